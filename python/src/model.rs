@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use kolmo::transient::{self, Options, Problem, Reward, Solution, Transitions};
 use kolmo_check::truncation::{Edge, add_losses, expect_truncatable};
 use kolmo_check::{
-    Answers, Case, Changing, End, Found, Questions, Row, Scheduled, Source, Study, Subject, Truncation,
-    language, phases, state_sets,
+    Answers, Case, ChainRef, Changing, PhaseEnd, PropertyAnswer, Questions, Scheduled, Study, Subject,
+    Truncation, Verdict, language, phases, state_sets,
 };
 use kolmo_model::constants::ConstValues;
 use kolmo_model::{Instance, StateSpace, Value};
@@ -174,7 +174,7 @@ impl Model {
         constants: Vec<(String, Constant)>,
         schedules: Schedules,
         horizon: f64,
-    ) -> PyResult<Vec<(End, Py<Chain>)>> {
+    ) -> PyResult<Vec<(PhaseEnd, Py<Chain>)>> {
         let values = assigned(constants);
         let (places, chains) = watched(py, None, &Stop::default(), |told| {
             let (mut known, mut places) = (Vec::new(), Vec::new());
@@ -327,7 +327,7 @@ impl Model {
 /// Returns the first reason why a property or one of its derivatives has no answer, as an error.
 fn expect_answered(answers: &[Result<Answers>]) -> Result<()> {
     let mut rows = answers.iter().flatten().flat_map(|answers| &answers.rows);
-    let refused = |row: &Row| {
+    let refused = |row: &PropertyAnswer| {
         let derivative = || row.gradient.iter().find_map(|(_, found)| found.as_ref().err());
         row.refused.as_ref().or_else(derivative).cloned()
     };
@@ -373,7 +373,7 @@ impl Model {
         let mut truncation = Truncation::new(instance, allowed, epsilon)?;
         loop {
             let space = part(&mut truncation, told)?;
-            let asked = questions.plan(Source::Explored(&space), case, told)?;
+            let asked = questions.plan(ChainRef::Explored(&space), case, told)?;
             if let Some(why) = asked.refused() {
                 return Err(Error::invalid(why.to_owned()));
             }
@@ -467,15 +467,15 @@ impl Checked {
     }
 }
 
-fn told<'py>(py: Python<'py>, row: &Row, states: usize) -> PyResult<Bound<'py, PyDict>> {
+fn told<'py>(py: Python<'py>, row: &PropertyAnswer, states: usize) -> PyResult<Bound<'py, PyDict>> {
     let constants = row.constants.iter().map(|(name, value)| (name, Constant::from(*value)));
     let answer = PyDict::new(py);
     answer.set_item("property", &row.text)?;
     answer.set_item("name", &row.name)?;
     match row.found {
-        Found::Number(found) => answer.set_item("value", found.value)?,
-        Found::Truth(truth, _) => answer.set_item("value", truth)?,
-        Found::Refused => answer.set_item("refused", &row.refused)?,
+        Verdict::Number(found) => answer.set_item("value", found.value)?,
+        Verdict::Truth(truth, _) => answer.set_item("value", truth)?,
+        Verdict::Refused => answer.set_item("refused", &row.refused)?,
     }
     answer.set_item("number", row.value())?;
     answer.set_item("bound", row.error())?;

@@ -14,7 +14,7 @@ use crate::transient::{Begin, Question, told};
 #[pyfunction]
 pub(crate) fn piecewise<'py>(
     py: Python<'py>,
-    chains: Vec<(kolmo_check::End, PyRef<'py, Chain>)>,
+    chains: Vec<(kolmo_check::PhaseEnd, PyRef<'py, Chain>)>,
     begin: Begin<'py>,
     absorbing: Option<PyReadonlyArray1<'py, bool>>,
     question: Question<'py>,

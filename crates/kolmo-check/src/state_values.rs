@@ -5,7 +5,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use crate::answer::Answer;
 use crate::language::{self, refused};
 use crate::qualitative::Decided;
-use crate::source::{Source, asks, cumulative_rewards, is_truth, refuse};
+use crate::source::{ChainRef, asks, cumulative_rewards, is_truth, refuse};
 use crate::state_sets::{self, mask, members};
 use crate::{compensated, sums};
 use kolmo::kernel::Precision;
@@ -86,7 +86,7 @@ impl Everywhere {
 
 /// Evaluation of formulas in every state of one chain.
 pub(crate) struct EachState<'a> {
-    pub(crate) source: Source<'a>,
+    pub(crate) source: ChainRef<'a>,
     pub(crate) epsilon: f64,
     pub(crate) told: RefCell<&'a mut dyn Progress>,
     /// Transitions of a model's chain, built when they are first needed.
@@ -107,7 +107,7 @@ pub(crate) struct EachState<'a> {
 }
 
 impl<'a> EachState<'a> {
-    pub(crate) fn new(source: Source<'a>, epsilon: f64, watch: &'a mut dyn Progress) -> Self {
+    pub(crate) fn new(source: ChainRef<'a>, epsilon: f64, watch: &'a mut dyn Progress) -> Self {
         Self {
             source,
             epsilon,
@@ -137,16 +137,16 @@ impl<'a> EachState<'a> {
 
     pub(crate) fn states(&self) -> usize {
         match self.source {
-            Source::Explored(space) => space.states(),
-            Source::File(chain) => chain.transitions.states(),
+            ChainRef::Explored(space) => space.states(),
+            ChainRef::File(chain) => chain.transitions.states(),
         }
     }
 
     /// Boundary states, which are known but not explored.
     pub(crate) fn edge(&self) -> &'a [u32] {
         match self.source {
-            Source::Explored(space) => space.edge(),
-            Source::File(_) => &[],
+            ChainRef::Explored(space) => space.edge(),
+            ChainRef::File(_) => &[],
         }
     }
 
@@ -173,8 +173,8 @@ impl<'a> EachState<'a> {
     /// Evaluates a formula without operators in every state.
     pub(crate) fn values(&self, formula: &Formula) -> Result<Values> {
         match (formula, self.source) {
-            (Formula::State(state), Source::Explored(space)) => space.evaluate(state).map_err(refused),
-            (Formula::State(state), Source::File(chain)) => {
+            (Formula::State(state), ChainRef::Explored(space)) => space.evaluate(state).map_err(refused),
+            (Formula::State(state), ChainRef::File(chain)) => {
                 let names = chain.names.as_deref();
                 let variables =
                     self.variables.get_or_init(|| names.map(language::variables).unwrap_or_default());
@@ -183,10 +183,10 @@ impl<'a> EachState<'a> {
                 };
                 state.values(self.states(), given).map_err(refused)
             }
-            (Formula::Label(name), Source::Explored(space)) => {
+            (Formula::Label(name), ChainRef::Explored(space)) => {
                 space.label(name).map(Values::Truth).map_err(refused)
             }
-            (Formula::Label(name), Source::File(chain)) => {
+            (Formula::Label(name), ChainRef::File(chain)) => {
                 Ok(Values::Truth(mask(&state_sets::states(name, chain)?, self.states())))
             }
             (Formula::Combination(combination, parts), _) => {
@@ -243,8 +243,8 @@ impl<'a> EachState<'a> {
     /// Name of a state by its variables, or its number.
     pub(crate) fn name_of(&self, state: usize) -> String {
         match self.source {
-            Source::Explored(space) => space.describe(state),
-            Source::File(_) => state.to_string(),
+            ChainRef::Explored(space) => space.describe(state),
+            ChainRef::File(_) => state.to_string(),
         }
     }
 
@@ -291,8 +291,8 @@ impl<'a> EachState<'a> {
 
     fn transitions(&self) -> Result<&dyn Transitions> {
         let space = match self.source {
-            Source::File(chain) => return Ok(&*chain.transitions),
-            Source::Explored(space) => space,
+            ChainRef::File(chain) => return Ok(&*chain.transitions),
+            ChainRef::Explored(space) => space,
         };
         if let Some(chain) = self.chain.get() {
             return Ok(&*chain.transitions);
@@ -307,8 +307,8 @@ impl<'a> EachState<'a> {
     /// True if times count steps.
     pub(crate) fn is_discrete(&self) -> bool {
         match self.source {
-            Source::Explored(space) => space.instance().model().is_discrete(),
-            Source::File(chain) => chain.transitions.is_discrete(),
+            ChainRef::Explored(space) => space.instance().model().is_discrete(),
+            ChainRef::File(chain) => chain.transitions.is_discrete(),
         }
     }
 
@@ -639,9 +639,9 @@ fn between(low: Everywhere, high: Everywhere) -> Everywhere {
 }
 
 /// Fails for chains that are read without self-loops.
-pub(crate) fn expect_loops(source: Source<'_>) -> Result<()> {
+pub(crate) fn expect_loops(source: ChainRef<'_>) -> Result<()> {
     match source {
-        Source::File(chain) if !chain.transitions.is_discrete() => {
+        ChainRef::File(chain) if !chain.transitions.is_discrete() => {
             refuse("X counts self-loops, which files of continuous-time chains lack; check the model file")
         }
         _ => Ok(()),
@@ -649,15 +649,15 @@ pub(crate) fn expect_loops(source: Source<'_>) -> Result<()> {
 }
 
 /// Transitions from a state, with self-loops, and true if they have probabilities instead of rates.
-pub(crate) fn row_of(source: Source<'_>, state: u32) -> (Vec<(u32, f64)>, bool) {
+pub(crate) fn row_of(source: ChainRef<'_>, state: u32) -> (Vec<(u32, f64)>, bool) {
     let mut row: Vec<(u32, f64)> = Vec::new();
     let discrete = match source {
-        Source::Explored(space) => {
+        ChainRef::Explored(space) => {
             let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
             row.extend(space.chain().row(state as usize).chain(own.ok().map(|k| space.self_loops()[k])));
             space.instance().model().is_discrete()
         }
-        Source::File(chain) => {
+        ChainRef::File(chain) => {
             chain.transitions.outgoing(state as usize, &mut row);
             let stay = 1.0 - exit_rate(row.iter().map(|(_, p)| *p));
             row.extend((chain.transitions.is_discrete() && stay > 0.0).then_some((state, stay)));
@@ -672,7 +672,7 @@ pub(crate) fn row_of(source: Source<'_>, state: u32) -> (Vec<(u32, f64)>, bool) 
 }
 
 /// Expectation of probabilities in the next state, with self-loops counted as transitions.
-pub(crate) fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> Answer {
+pub(crate) fn expected(source: ChainRef<'_>, state: u32, later: &Everywhere) -> Answer {
     let (row, discrete) = row_of(source, state);
     let of = |to: u32| (later.values[to as usize], later.bounds[to as usize]);
     if let Some(sure) = [0.0, 1.0].into_iter().find(|sure| row.iter().all(|(to, _)| of(*to) == (*sure, 0.0)))
@@ -690,7 +690,7 @@ pub(crate) fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> An
     let inside = row.iter().all(|(to, _)| known(*to));
     if discrete {
         // Probabilities sum to 1, and one of a model alone is exact. Those of a file are quotients.
-        let quotients = if matches!(source, Source::File(_)) { 4.0 * f64::EPSILON } else { 0.0 };
+        let quotients = if matches!(source, ChainRef::File(_)) { 4.0 * f64::EPSILON } else { 0.0 };
         return Answer { inside, ..Answer::new(sum, error + quotients) };
     }
     // Errors of two sums of positive terms and a quotient.

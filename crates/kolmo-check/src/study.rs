@@ -14,7 +14,7 @@ use crate::executor::Decisions;
 use crate::language::{self, memory, refused};
 use crate::query::{Answers, Asked, Case, Questions, answer_all};
 use crate::shared_pattern::{RatedPattern, TransitionPattern};
-use crate::source::Source;
+use crate::source::ChainRef;
 use kolmo::transient::{Chain, Options};
 use kolmo::{Error, Machine, Progress, Result};
 use kolmo_model::{Instance, PrismModel, StateSpace};
@@ -67,13 +67,13 @@ struct KnownStates {
 pub struct Study<'a> {
     planning: CaseQueue<'a>,
     /// First cases of the next batch, if they are already planned.
-    waiting: Batch,
+    waiting: CaseBatch,
     /// Results of graph analysis for the pattern of the current batch.
     decisions: Decisions,
 }
 
 /// Index of each case of a batch, with its planned chain or its error.
-type Batch = Vec<(usize, Result<Ready>)>;
+type CaseBatch = Vec<(usize, Result<Ready>)>;
 
 /// Cases that are not planned yet, and the explored states of the current group of cases.
 struct CaseQueue<'a> {
@@ -132,7 +132,7 @@ impl<'a> Study<'a> {
     ///
     /// Returns the index of each case with its planned chain or its error, and `None` after the
     /// last case. `explore` explores the states of an instance.
-    pub fn next(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<Batch> {
+    pub fn next(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<CaseBatch> {
         let mut batch = std::mem::take(&mut self.waiting);
         while batch.len() < self.planning.most() || batch.is_empty() {
             let Some((case, ready)) = self.planning.next(explore, watch) else { break };
@@ -216,7 +216,7 @@ impl CaseQueue<'_> {
     }
 
     /// Plans cases that reuse the explored states, until `solved` is true or the batch is full.
-    fn reusing(&mut self, solved: &AtomicBool) -> Batch {
+    fn reusing(&mut self, solved: &AtomicBool) -> CaseBatch {
         let mut batch = Vec::new();
         let explore: Explore<'_> = &mut |_, _| unreachable!("the states are known");
         while self.known.is_some() && batch.len() < self.most() && !solved.load(Ordering::Relaxed) {
@@ -272,13 +272,13 @@ impl CaseQueue<'_> {
             };
             let Some(pattern) = pattern.map(Arc::new) else {
                 self.known = None;
-                let asked = self.questions.plan(Source::Explored(&space), case, watch)?;
+                let asked = self.questions.plan(ChainRef::Explored(&space), case, watch)?;
                 return Ok(Some(Ready { chain: language::bare(self.name, space)?, explored: true, asked }));
             };
             self.known = Some(KnownStates { space, pattern });
         }
         let KnownStates { space, pattern } = self.known.as_ref().expect("states are explored");
-        let asked = self.questions.plan(Source::Explored(space), case, watch)?;
+        let asked = self.questions.plan(ChainRef::Explored(space), case, watch)?;
         let transitions = RatedPattern { pattern: pattern.clone(), rates: language::rates(space)? };
         let chain = Chain::new(self.name, Box::new(transitions));
         let chain = if space.instance().model().is_discrete() { chain.discrete() } else { chain };

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::transient::{Chain, Method, Options};
-use kolmo_check::{Case, Found, Questions, Row, Source, Subject, Truncation, language};
+use kolmo_check::{Case, ChainRef, PropertyAnswer, Questions, Subject, Truncation, Verdict, language};
 use kolmo_model::{PrismModel, Value};
 
 use crate::double_word::{DoubleWord, eliminate};
@@ -50,7 +50,7 @@ impl Small {
     }
 
     /// Answers properties from state 0 with these options.
-    fn ask(&self, properties: &[String], machine: &Machine, options: &Options) -> Vec<Row> {
+    fn ask(&self, properties: &[String], machine: &Machine, options: &Options) -> Vec<PropertyAnswer> {
         ask(self.chain(), 0, properties, machine, options)
     }
 
@@ -99,7 +99,7 @@ pub(super) fn paths(rate: &[Vec<f64>], through: &[bool]) -> Vec<Vec<bool>> {
     leads
 }
 
-fn truth_of(row: &Row) -> Option<bool> {
+fn truth_of(row: &PropertyAnswer) -> Option<bool> {
     row.truth().unwrap_or_else(|| panic!("{} has no truth", row.text))
 }
 
@@ -392,11 +392,12 @@ fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine:
     let mut truncation = Truncation::new(instance, allowed, 1e-7).expect("a loss");
     loop {
         let space = truncation.explore(None, &|_| true).expect("a part");
-        let asked = questions.plan(Source::Explored(&space), &Case::of(constants), &mut ()).expect("a plan");
+        let asked =
+            questions.plan(ChainRef::Explored(&space), &Case::of(constants), &mut ()).expect("a plan");
         let chain = language::bare("model.sm", space).expect("a chain");
         let answers = asked.answer(chain, machine, &options, &mut ()).expect("answers");
         if truncation.is_enough(&answers.left) {
-            let Found::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
+            let Verdict::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
             return [answer.value, answer.error, answer.loss];
         }
     }

@@ -20,7 +20,8 @@ use kolmo::io::write::{push_integer, push_number, write_lines};
 use kolmo::transient::{Bound, Chain, Options, StateNames};
 use kolmo_check::language::{self, refused};
 use kolmo_check::{
-    Answers, Assigned, Case, Derivative, Questions, Row, Scheduled, Source, Study, Subject, Truncation,
+    Answers, Assigned, Case, ChainRef, Derivative, PropertyAnswer, Questions, Scheduled, Study, Subject,
+    Truncation,
 };
 use kolmo_model::{Instance, PrismModel, Value};
 
@@ -128,7 +129,7 @@ struct CheckRun<'a> {
     questions: &'a Questions,
     machine: &'a Machine,
     /// Answers, each with the index of its case.
-    rows: Vec<(usize, Row)>,
+    rows: Vec<(usize, PropertyAnswer)>,
     /// Index of the case, the case, and the number of states of each chain.
     chains: Vec<(usize, Case, usize)>,
     /// Number of chains whose states were explored.
@@ -315,7 +316,7 @@ impl CheckRun<'_> {
                 let Subject::Chain(chain) = subject else { unreachable!("a chain was matched") };
                 chain.warnings.iter().for_each(|warning| self.say("warning", warning));
                 let watch = &mut |_, _| interrupt::check();
-                let asked = self.questions.plan(Source::File(&chain), &cases[0], watch)?;
+                let asked = self.questions.plan(ChainRef::File(&chain), &cases[0], watch)?;
                 let answers = self.solved((0, 1, 1), |machine, watch| {
                     asked.answer(Chain { warnings: Vec::new(), ..chain }, machine, options, watch)
                 });
@@ -403,7 +404,7 @@ impl CheckRun<'_> {
         let mut truncation = Truncation::new(instance, allowed, self.args.epsilon)?;
         loop {
             let space = part(&mut truncation, memory_limit, quiet)?;
-            let asked = questions.plan(Source::Explored(&space), case, &mut |_, _| interrupt::check())?;
+            let asked = questions.plan(ChainRef::Explored(&space), case, &mut |_, _| interrupt::check())?;
             let chain = language::bare(&self.args.model, space)?;
             chain.warnings.iter().for_each(|warning| self.say("warning", warning));
             let answers =
@@ -536,7 +537,7 @@ impl CheckRun<'_> {
             }
             Err(why) => (name.clone(), json!({"value": null, "bound": null, "refused": with_options(why)})),
         };
-        let property = |row: &Row| {
+        let property = |row: &PropertyAnswer| {
             json!({
                 "name": row.name,
                 "property": row.text,
@@ -637,7 +638,7 @@ impl CheckRun<'_> {
 }
 
 /// Text of a property's value.
-fn word(row: &Row) -> String {
+fn word(row: &PropertyAnswer) -> String {
     if row.refused.is_some() {
         return "refused".to_owned();
     }

@@ -12,7 +12,7 @@ use kolmo::internals::larger_first;
 use kolmo::settings::{Key, Tuned};
 use kolmo::tridiagonal::lane_count::{SizeTimes, choice};
 use kolmo::walk::{Component, Solution};
-use kolmo_check::Row;
+use kolmo_check::PropertyAnswer;
 use kolmo_model::Value;
 
 /// Maximum number of lines in a chart: one per colour, except the colour of reference lines.
@@ -207,7 +207,7 @@ pub(crate) fn study<'a>(
     file: OutputFile,
     model: &str,
     ranges: &[String],
-    rows: impl Iterator<Item = &'a Row>,
+    rows: impl Iterator<Item = &'a PropertyAnswer>,
 ) -> Result<()> {
     let Some((x, others)) = ranges.split_last() else {
         return fail("--plot draws answers over values of a constant; give several, such as T=0:5");

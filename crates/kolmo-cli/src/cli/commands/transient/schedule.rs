@@ -7,14 +7,14 @@ use crate::cli::input::changing_constants::Timed;
 use crate::cli::input::explore::{self, Constants};
 use crate::cli::prelude::*;
 use kolmo::transient::{Chain, Phase, Problem, Reward};
-use kolmo_check::{End, joint, language, phases};
+use kolmo_check::{PhaseEnd, joint, language, phases};
 use kolmo_model::Instance;
 use kolmo_model::constants::ConstValues;
 
 /// Phase of a schedule: a model up to a time.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    end: End,
+    end: PhaseEnd,
     model: String,
     /// True for one step of a chain in discrete time, at the time `end`.
     jump: bool,
@@ -35,7 +35,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
             let changes = phases(&timed.changing, horizon)?;
             let fixed = explore::single(Some(&timed.fixed))?;
             let joint = Rc::new(joint(&language::read(&args.model)?, &fixed, &changes)?);
-            let phase = |(end, own): (End, Vec<_>)| {
+            let phase = |(end, own): (PhaseEnd, Vec<_>)| {
                 let all = timed.fixed.iter().cloned().chain(own.into_iter().map(given));
                 let constants = Some(all.collect());
                 Entry { end, model: args.model.clone(), jump: false, constants, joint: joint.clone() }
@@ -111,14 +111,14 @@ impl Entry {
 type PhaseChain = Option<Rc<(Chain, Vec<Reward>)>>;
 
 /// Chains of the phases, each with its end; equal phases share theirs.
-pub(super) struct Phases(Vec<(End, PhaseChain)>);
+pub(super) struct Phases(Vec<(PhaseEnd, PhaseChain)>);
 
 impl Phases {
     /// Reads the chains of a schedule, whose states must be those of the first phase's chain.
     ///
     /// `args` are the arguments for the first phase, whose chain is in `posed`.
     pub(super) fn read(args: &Transient, entries: &[Entry], posed: &Posed, ranks: Ranks) -> Result<Self> {
-        let mut all: Vec<(End, PhaseChain)> = Vec::new();
+        let mut all: Vec<(PhaseEnd, PhaseChain)> = Vec::new();
         let begin = entries.iter().position(|entry| !entry.jump);
         for (k, entry) in entries.iter().enumerate() {
             let (jump, model, constants) = (entry.jump, &entry.model, &entry.constants);
@@ -141,7 +141,7 @@ impl Phases {
 
     /// Returns the phases, given the problem of the first one.
     pub(super) fn all<'a>(&'a self, first: &Problem<'a>) -> Vec<Phase<'a>> {
-        let phase = |&((end, late), ref held): &'a (End, PhaseChain)| match held {
+        let phase = |&((end, late), ref held): &'a (PhaseEnd, PhaseChain)| match held {
             Some(held) => Phase { end, late, transitions: &*held.0.transitions, rewards: &held.1 },
             None => Phase { end, late, transitions: first.transitions, rewards: first.rewards },
         };
