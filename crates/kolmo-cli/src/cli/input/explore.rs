@@ -136,7 +136,7 @@ fn watched<T>(
     model: Option<&PrismModel>,
     search: impl FnOnce(&(dyn Fn(kolmo_model::Progress) -> bool + Sync)) -> T,
 ) -> T {
-    let progress = Progress::new(quiet, "exploring the model");
+    let progress = ProgressDisplay::new(quiet, "exploring the model");
     let noted = AtomicBool::new(quiet);
     search(&|found| {
         progress.found(found.states, found.transitions);
