@@ -14,7 +14,7 @@ use kolmo_model::{Instance, StateSpace, Value};
 use numpy::PyArrayMethods;
 use pyo3::types::IntoPyDict;
 
-use crate::chain::Chain;
+use crate::chain::PyChain;
 use crate::watch::Stoppable;
 
 /// Value of a constant. `Bool` comes first, since booleans of Python are also integers.
@@ -46,9 +46,9 @@ impl From<Value> for Constant {
 }
 
 /// Constants, each with one or more values.
-type Constants = Vec<(String, Vec<Constant>)>;
+type ConstantLists = Vec<(String, Vec<Constant>)>;
 
-fn given(constants: Constants) -> Vec<ConstValues> {
+fn given(constants: ConstantLists) -> Vec<ConstValues> {
     let one = |(name, values): (String, Vec<Constant>)| ConstValues {
         name,
         range: values.len() > 1,
@@ -74,15 +74,15 @@ fn changing(schedules: Schedules) -> Result<Vec<Changing>> {
 }
 
 /// A model in the PRISM language.
-#[pyclass(frozen, module = "kolmo._kolmo")]
-pub(crate) struct Model {
+#[pyclass(frozen, name = "Model", module = "kolmo._kolmo")]
+pub(crate) struct PyModel {
     path: String,
     subject: Subject,
 }
 
 /// Reads a model from a file.
 #[pyfunction]
-pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<Model> {
+pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<PyModel> {
     let subject = py.detach(|| match language::is_model(path) {
         true => language::read(path).map(Subject::Language),
         false => Err(Error::invalid(format!(
@@ -91,18 +91,18 @@ pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<Model> {
         ))),
     });
     let subject = subject.map_err(|error| exception(py, &error))?;
-    Ok(Model { path: path.to_owned(), subject })
+    Ok(PyModel { path: path.to_owned(), subject })
 }
 
 /// Makes a model from its text, which was read from `path`.
 #[pyfunction]
-pub(crate) fn model_of_text(py: Python<'_>, path: &str, text: &str) -> PyResult<Model> {
+pub(crate) fn model_of_text(py: Python<'_>, path: &str, text: &str) -> PyResult<PyModel> {
     let model = py.detach(|| kolmo_model::PrismModel::parse(path, text).map_err(language::refused));
     let model = model.map_err(|error| exception(py, &error))?;
-    Ok(Model { path: path.to_owned(), subject: Subject::Language(model) })
+    Ok(PyModel { path: path.to_owned(), subject: Subject::Language(model) })
 }
 
-impl Model {
+impl PyModel {
     fn model(&self) -> &kolmo_model::PrismModel {
         let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
         model
@@ -124,7 +124,7 @@ fn part(truncation: &mut Truncation, told: &mut dyn Progress) -> Result<StateSpa
 }
 
 /// Answers for each chain, or the error of a chain.
-struct Checked {
+struct CheckResult {
     answers: Vec<Result<Answers>>,
     explorations: usize,
     device: String,
@@ -132,7 +132,7 @@ struct Checked {
 }
 
 #[pymethods]
-impl Model {
+impl PyModel {
     /// Constants without a value, with their types.
     #[getter]
     fn constants(&self) -> Vec<(String, String)> {
@@ -157,14 +157,14 @@ impl Model {
     }
 
     /// Explores the chain with these constants.
-    fn chain(&self, py: Python<'_>, constants: Vec<(String, Constant)>) -> PyResult<Chain> {
+    fn chain(&self, py: Python<'_>, constants: Vec<(String, Constant)>) -> PyResult<PyChain> {
         expect_own_process().map_err(|error| exception(py, &error))?;
         let values = assigned(constants);
         let chain = watched(py, None, &Stop::default(), |told| {
             let instance = self.model().with_constants(&values).map_err(language::refused)?;
             language::chain(&self.path, explore(&instance, told)?)
         })?;
-        Ok(Chain::from(chain))
+        Ok(PyChain::from(chain))
     }
 
     /// Explores the chains of the phases up to a time, each with its end; equal phases share one.
@@ -174,7 +174,7 @@ impl Model {
         constants: Vec<(String, Constant)>,
         schedules: Schedules,
         horizon: f64,
-    ) -> PyResult<Vec<(PhaseEnd, Py<Chain>)>> {
+    ) -> PyResult<Vec<(PhaseEnd, Py<PyChain>)>> {
         let values = assigned(constants);
         let (places, chains) = watched(py, None, &Stop::default(), |told| {
             let (mut known, mut places) = (Vec::new(), Vec::new());
@@ -195,8 +195,8 @@ impl Model {
             }
             Ok((places, chains))
         })?;
-        let object = |chain| Py::new(py, Chain::from(chain));
-        let chains: Vec<Py<Chain>> = chains.into_iter().map(object).collect::<PyResult<_>>()?;
+        let object = |chain| Py::new(py, PyChain::from(chain));
+        let chains: Vec<Py<PyChain>> = chains.into_iter().map(object).collect::<PyResult<_>>()?;
         Ok(places.into_iter().map(|(end, place)| (end, chains[place].clone_ref(py))).collect())
     }
 
@@ -212,11 +212,11 @@ impl Model {
         constants: Vec<(String, Constant)>,
         times: Vec<f64>,
         absorbing: Option<&str>,
-        place: Place,
+        place: DeviceChoice,
         epsilon: f64,
         allowed: f64,
         progress: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<(Chain, Bound<'py, PyDict>)> {
+    ) -> PyResult<(PyChain, Bound<'py, PyDict>)> {
         let values = assigned(constants);
         let stop = Stop::default();
         let truncated = watched(py, progress.as_ref(), &stop, |told| {
@@ -235,7 +235,7 @@ impl Model {
         let rows = PyArray1::from_vec(py, p).reshape([times.len(), chain.transitions.states()])?;
         answer.set_item("p", rows)?;
         answer.set_item("device", device)?;
-        Ok((Chain::from(chain), answer))
+        Ok((PyChain::from(chain), answer))
     }
 
     /// Answers properties for each combination of the constants' values, or for each sample.
@@ -247,10 +247,10 @@ impl Model {
         &self,
         py: Python<'py>,
         properties: Vec<String>,
-        constants: Constants,
+        constants: ConstantLists,
         schedules: Schedules,
         how: (bool, bool),
-        place: Place,
+        place: DeviceChoice,
         epsilon: f64,
         truncate: Option<f64>,
         gradient: Vec<String>,
@@ -318,7 +318,7 @@ impl Model {
             if strict {
                 expect_answered(&answers)?;
             }
-            Ok(Checked { answers, explorations, device, seconds: began.elapsed().as_secs_f64() })
+            Ok(CheckResult { answers, explorations, device, seconds: began.elapsed().as_secs_f64() })
         })?;
         checked.told(py)
     }
@@ -341,7 +341,7 @@ fn stoppable(chain: &mut transient::Chain, stop: &Stop) -> Result<Box<dyn Transi
     Ok(Box::new(Stoppable { inner, stop: stop.clone() }))
 }
 
-impl Model {
+impl PyModel {
     /// Cases of samples: each constant has one value, or a value for each sample.
     fn samples(&self, questions: &Questions, given: &[ConstValues]) -> Result<Vec<Case>> {
         let count = given.iter().map(|given| given.values.len()).max().unwrap_or(1);
@@ -394,7 +394,7 @@ struct Enlarged {
     p: Vec<f64>,
 }
 
-impl Model {
+impl PyModel {
     /// Explores until the truncation error at the last time is allowed; solves for all times.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn enlarged(
@@ -444,7 +444,7 @@ impl Model {
     }
 }
 
-impl Checked {
+impl CheckResult {
     fn told(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let all = || self.answers.iter().flatten();
         let rows = all().flat_map(|all| all.rows.iter().map(|row| (row, all.states)));
