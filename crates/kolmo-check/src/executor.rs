@@ -9,7 +9,7 @@ use crate::reduced::Reduction;
 use crate::source::listed;
 use crate::state_sets::{States, mask, members};
 use crate::uniformization::{
-    Begun, Measure, PhaseRates, ResultsOrLoss, RunPhase, TimedMeasure, UniformizationRun, complete, rounding,
+    Begun, Measure, PhaseRates, ResultsOrLoss, RunStage, TimedMeasure, UniformizationRun, complete, rounding,
 };
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Options, Reward, Status, Total, Transitions, may_reach, reachability,
@@ -220,14 +220,14 @@ impl ChainWork {
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
         let Needs { rewards, edge, allowed, phases, .. } = &self.needs;
-        let stage = |(end, late), transitions: &Arc<dyn Transitions>, rewards| RunPhase {
+        let stage = |(end, late), transitions: &Arc<dyn Transitions>, rewards| RunStage {
             end,
             late,
             transitions: transitions.clone(),
             rewards,
             given: Arc::default(),
         };
-        let mut stages: Vec<RunPhase<'_>> = Vec::new();
+        let mut stages: Vec<RunStage<'_>> = Vec::new();
         let mut start: f64 = 0.0;
         for phase in phases {
             // The lower time bound of an interval splits the phase that contains it. A change that

@@ -14,7 +14,7 @@ use crate::uniformization::{Measure, TimedMeasure, UniformizationRun};
 use kolmo::Result;
 use kolmo::transient::{Initial, Reward};
 use kolmo_model::properties::{Formula, PathFormula, RewardKind, Threshold};
-use kolmo_model::{FilterKind, ModelDerivatives, Values};
+use kolmo_model::{FilterKind, ModelDerivatives, PerState};
 
 /// Initial states of a query.
 #[derive(Debug, Clone)]
@@ -198,10 +198,10 @@ impl<'a> Plan<'a> {
     fn look(&self, formula: &Formula, start: &InitialStates) -> Result<Verdict> {
         let states = listed(&start.initial);
         match self.each.values(formula)? {
-            Values::Truth(all) => {
+            PerState::Truth(all) => {
                 Ok(Verdict::Truth(Some(states.iter().all(|state| all[*state as usize])), None))
             }
-            Values::Numbers(all) => {
+            PerState::Numbers(all) => {
                 let first = states.first().map_or(0.0, |state| all[*state as usize]);
                 match states.iter().all(|state| all[*state as usize] == first) {
                     true => Ok(Verdict::Number(Answer::new(first, 0.0))),

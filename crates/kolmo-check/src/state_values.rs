@@ -15,7 +15,7 @@ use kolmo::transient::{
 };
 use kolmo::{Machine, Progress, Result};
 use kolmo_model::properties::{Formula, PathFormula, RewardKind, Threshold};
-use kolmo_model::{Type, Value, Values};
+use kolmo_model::{PerState, Type, Value};
 
 /// Relative error of a reward rate: products and sums of rewards and rates.
 const REWARD: f64 = 8.0 * f64::EPSILON;
@@ -171,7 +171,7 @@ impl<'a> EachState<'a> {
     }
 
     /// Evaluates a formula without operators in every state.
-    pub(crate) fn values(&self, formula: &Formula) -> Result<Values> {
+    pub(crate) fn values(&self, formula: &Formula) -> Result<PerState> {
         match (formula, self.source) {
             (Formula::State(state), ChainRef::Explored(space)) => space.evaluate(state).map_err(refused),
             (Formula::State(state), ChainRef::File(chain)) => {
@@ -184,13 +184,13 @@ impl<'a> EachState<'a> {
                 state.values(self.states(), given).map_err(refused)
             }
             (Formula::Label(name), ChainRef::Explored(space)) => {
-                space.label(name).map(Values::Truth).map_err(refused)
+                space.label(name).map(PerState::Truth).map_err(refused)
             }
             (Formula::Label(name), ChainRef::File(chain)) => {
-                Ok(Values::Truth(mask(&state_sets::states(name, chain)?, self.states())))
+                Ok(PerState::Truth(mask(&state_sets::states(name, chain)?, self.states())))
             }
             (Formula::Combination(combination, parts), _) => {
-                let parts: Vec<Values> = parts.iter().map(|part| self.values(part)).collect::<Result<_>>()?;
+                let parts: Vec<_> = parts.iter().map(|part| self.values(part)).collect::<Result<_>>()?;
                 combination.values(&parts).map_err(refused)
             }
             _ => refuse("values of every state cannot be combined with other values"),
@@ -201,8 +201,8 @@ impl<'a> EachState<'a> {
     pub(crate) fn truths(&self, formula: &Formula) -> Result<Truths> {
         if !asks(formula) {
             return match self.values(formula)? {
-                Values::Truth(all) => Ok(Truths::known(all)),
-                Values::Numbers(_) => refuse("expected a condition, found a number"),
+                PerState::Truth(all) => Ok(Truths::known(all)),
+                PerState::Numbers(_) => refuse("expected a condition, found a number"),
             };
         }
         self.expect_whole("an operator inside of another is answered from every state")?;
@@ -345,8 +345,8 @@ impl<'a> EachState<'a> {
             Formula::Reward { structure, goal, .. } => self.reward(structure.as_deref(), goal)?.into(),
             _ if !asks(formula) => {
                 let values = match self.values(formula)? {
-                    Values::Numbers(values) => values,
-                    Values::Truth(all) => all.into_iter().map(|truth| f64::from(u8::from(truth))).collect(),
+                    PerState::Numbers(values) => values,
+                    PerState::Truth(all) => all.into_iter().map(|truth| f64::from(u8::from(truth))).collect(),
                 };
                 StateValues { bounds: vec![0.0; values.len()], values }.into()
             }

@@ -199,9 +199,9 @@ impl RunResults {
 /// Results of a run, or its boundary probabilities if their sum exceeded the allowed loss.
 pub(crate) type ResultsOrLoss = std::result::Result<RunResults, Vec<f64>>;
 
-/// Phase of a run: chain and rewards up to a time.
+/// Stage of a run: chain and rewards up to a time.
 #[derive(Clone)]
-pub(crate) struct RunPhase<'a> {
+pub(crate) struct RunStage<'a> {
     /// End of the phase, and the bound of its error.
     pub(crate) end: f64,
     pub(crate) late: f64,
@@ -211,7 +211,7 @@ pub(crate) struct RunPhase<'a> {
     pub(crate) given: Arc<Vec<Reward>>,
 }
 
-impl RunPhase<'_> {
+impl RunStage<'_> {
     /// True if both phases have one chain and its rewards, by address.
     fn is_like(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.transitions, &other.transitions) && std::ptr::eq(self.rewards, other.rewards)
@@ -222,7 +222,7 @@ impl RunPhase<'_> {
 pub(crate) struct Begun<'a> {
     run: &'a UniformizationRun,
     /// Phases of a schedule; one without an end if rates are constant.
-    phases: Vec<RunPhase<'a>>,
+    phases: Vec<RunStage<'a>>,
     /// Index of the time at the end of each phase, except the last.
     ends: Vec<usize>,
     initial: Initial,
@@ -301,7 +301,7 @@ impl UniformizationRun {
     /// `known` is the reduction of an earlier chain, or receives that of this chain.
     pub(crate) fn begin<'a>(
         &'a self,
-        phases: Vec<RunPhase<'a>>,
+        phases: Vec<RunStage<'a>>,
         (edge, allowed): (&[u32], f64),
         known: &mut Option<Arc<Reduction>>,
         (machine, options): (&Machine, &Options),
@@ -314,12 +314,12 @@ impl UniformizationRun {
         // On a GPU, the steps that a reduction saves take as long as the reduction.
         let on_host = machine.lanes.iter().all(|lane| lane.device().on_host_cores());
         // Chains and rewards of equal phases are prepared once.
-        let mut ready: Vec<(RunPhase<'a>, bool, RunPhase<'a>)> = Vec::new();
-        let prepared = |stage: RunPhase<'a>| {
+        let mut ready: Vec<(RunStage<'a>, bool, RunStage<'a>)> = Vec::new();
+        let prepared = |stage: RunStage<'a>| {
             let past = self.later.as_ref().is_some_and(|(_, from)| stage.end > *from);
             if let Some((.., found)) = ready.iter().find(|(of, then, _)| of.is_like(&stage) && *then == past)
             {
-                return Ok(RunPhase { end: stage.end, late: stage.late, ..found.clone() });
+                return Ok(RunStage { end: stage.end, late: stage.late, ..found.clone() });
             }
             let chain = Chain::new("a chain", Box::new(stage.transitions.clone()));
             let chain = match &self.later {
@@ -346,7 +346,7 @@ impl UniformizationRun {
             };
             let transitions: Arc<dyn Transitions> = chain.transitions.into();
             let given: Arc<Vec<_>> = Arc::new(own.iter().map(|k| stage.rewards[*k].clone()).collect());
-            let found = RunPhase { transitions, given, ..stage };
+            let found = RunStage { transitions, given, ..stage };
             ready.push((stage, past, found.clone()));
             Ok(found)
         };

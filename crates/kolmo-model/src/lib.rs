@@ -52,7 +52,7 @@ pub use model::PrismModel;
 pub use syntax::{FilterKind, Type, Value};
 pub use threads::start_threads;
 pub use types::Names;
-pub use values::Values;
+pub use values::PerState;
 
 /// Errors in a model, its constants or its properties, or during exploration.
 #[derive(Debug, thiserror::Error)]

@@ -16,7 +16,7 @@ use crate::syntax::{
     ParsedProperty, Type, Value,
 };
 use crate::types::{Checker, Entity, Names, each_label, each_name, ordered};
-use crate::values::Values;
+use crate::values::PerState;
 use crate::{Error, Instance, Result, parser};
 
 /// Properties with checked names and types. Constants may be undefined.
@@ -218,7 +218,7 @@ impl StateFormula {
     ///
     /// `variables` appends a state's values, in the order of the variables of
     /// [`Names::bare`](crate::Names::bare).
-    pub fn values(&self, states: usize, variables: impl FnMut(usize, &mut Vec<Value>)) -> Result<Values> {
+    pub fn values(&self, states: usize, variables: impl FnMut(usize, &mut Vec<Value>)) -> Result<PerState> {
         let failed = |state: usize, fault: EvalError| Error::State(format!("in the state {state}: {fault}"));
         values_of(&self.0, states, variables, failed)
     }
@@ -230,7 +230,7 @@ fn values_of(
     states: usize,
     mut given: impl FnMut(usize, &mut Vec<Value>),
     failed: impl Fn(usize, EvalError) -> Error,
-) -> Result<Values> {
+) -> Result<PerState> {
     let (code, ty) = (Code::new(term), term.ty());
     let (mut values, mut cells, mut stack) = (Vec::new(), Vec::new(), Vec::new());
     let mut all = Vec::with_capacity(states);
@@ -242,10 +242,10 @@ fn values_of(
         all.push(code.run(&cells, &mut stack).map_err(|fault| failed(state, fault))?);
     }
     if ty == Type::Bool {
-        return Ok(Values::Truth(all.into_iter().map(|cell| cell != 0).collect()));
+        return Ok(PerState::Truth(all.into_iter().map(|cell| cell != 0).collect()));
     }
     let number = |cell| Value::of_cell(cell, ty).number().unwrap_or(f64::NAN);
-    Ok(Values::Numbers(all.into_iter().map(number).collect()))
+    Ok(PerState::Numbers(all.into_iter().map(number).collect()))
 }
 
 /// Operation on the values of other formulas, such as `1 - a` or `a & !b`.
@@ -269,16 +269,16 @@ impl Combination {
     }
 
     /// Computes the values in all states from those of the operands, which have equal lengths.
-    pub fn values(&self, parts: &[Values]) -> Result<Values> {
+    pub fn values(&self, parts: &[PerState]) -> Result<PerState> {
         let states = parts.first().map_or(0, |part| match part {
-            Values::Truth(all) => all.len(),
-            Values::Numbers(all) => all.len(),
+            PerState::Truth(all) => all.len(),
+            PerState::Numbers(all) => all.len(),
         });
         let given = |state: usize, values: &mut Vec<Value>| {
             values.extend(parts.iter().zip(&self.types).map(|(part, ty)| match (part, ty) {
-                (Values::Truth(all), _) => Value::Bool(all[state]),
-                (Values::Numbers(all), Type::Int) => Value::Int(all[state] as i64),
-                (Values::Numbers(all), _) => Value::Double(all[state]),
+                (PerState::Truth(all), _) => Value::Bool(all[state]),
+                (PerState::Numbers(all), Type::Int) => Value::Int(all[state] as i64),
+                (PerState::Numbers(all), _) => Value::Double(all[state]),
             }));
         };
         values_of(&self.term, states, given, |_, fault| Error::State(fault.to_string()))

@@ -1,7 +1,7 @@
 //! CSL properties: parsing, resolution, error messages.
 
 use kolmo_model::properties::{Comparison, Formula, PathFormula, Property, parse};
-use kolmo_model::{Names, Type, Value, Values};
+use kolmo_model::{Names, PerState, Type, Value};
 
 use crate::{WORKSHOP, explored, given, instance, resolved, section};
 
@@ -40,8 +40,8 @@ fn a_file_has_names_constants_labels_and_comments() {
     assert!(matches!(&all[2].formula, Formula::SteadyState { bound: Some(_), .. }));
     let Formula::Combination(combination, parts) = &all[3].formula else { panic!("{:?}", all[3]) };
     assert_eq!(parts.len(), 1);
-    let values = combination.values(&[Values::Numbers(vec![0.25, 1.0])]).expect("numbers");
-    assert_eq!(values, Values::Numbers(vec![0.75, 0.0]));
+    let values = combination.values(&[PerState::Numbers(vec![0.25, 1.0])]).expect("numbers");
+    assert_eq!(values, PerState::Numbers(vec![0.75, 0.0]));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn every_form_is_read() {
     let text = "P>0.5 [ F<=1 P<0.1 [ F \"down\" ] ] & !(parts=2) | \"init\"";
     let Formula::Combination(combination, parts) = one(text) else { panic!("a combination") };
     assert!(matches!(&parts[..], [Formula::Probability { .. }, Formula::State(_), Formula::Label(_)]));
-    let truth = |all: [bool; 2]| Values::Truth(all.to_vec());
+    let truth = |all: [bool; 2]| PerState::Truth(all.to_vec());
     let values = combination.values(&[truth([true, false]), truth([true, true]), truth([false, false])]);
     assert_eq!(values.expect("truth"), truth([true, false]));
 }
@@ -84,11 +84,11 @@ fn formulas_over_variables_have_values_in_all_states() {
         other => panic!("{text}: {other:?}"),
     };
     let parts: Vec<f64> = (0..space.states()).map(|state| space.values(state)[0] as f64).collect();
-    assert_eq!(evaluate("parts"), Values::Numbers(parts.clone()));
-    assert_eq!(evaluate("parts/2"), Values::Numbers(parts.iter().map(|p| p / 2.0).collect()));
-    assert_eq!(evaluate("\"full\""), Values::Truth(space.label("full").expect("a label")));
-    assert_eq!(evaluate("!\"full\" & N=3"), Values::Truth(parts.iter().map(|p| *p < 3.0).collect()));
-    assert_eq!(evaluate("true"), Values::Truth(vec![true; space.states()]));
+    assert_eq!(evaluate("parts"), PerState::Numbers(parts.clone()));
+    assert_eq!(evaluate("parts/2"), PerState::Numbers(parts.iter().map(|p| p / 2.0).collect()));
+    assert_eq!(evaluate("\"full\""), PerState::Truth(space.label("full").expect("a label")));
+    assert_eq!(evaluate("!\"full\" & N=3"), PerState::Truth(parts.iter().map(|p| *p < 3.0).collect()));
+    assert_eq!(evaluate("true"), PerState::Truth(vec![true; space.states()]));
 }
 
 #[test]
@@ -114,11 +114,11 @@ fn variables_of_a_file_have_values() {
         all.extend([Value::Int(q), Value::Bool(up), Value::Double(load)]);
     };
     for (text, wanted) in [
-        ("q>0 & up", Values::Truth(vec![false, false, true])),
-        ("load*2 >= q + 1", Values::Truth(vec![true, true, false])),
-        ("up ? q : 7", Values::Numbers(vec![0.0, 7.0, 2.0])),
-        ("load + q", Values::Numbers(vec![0.5, 2.5, 2.25])),
-        ("true", Values::Truth(vec![true; 3])),
+        ("q>0 & up", PerState::Truth(vec![false, false, true])),
+        ("load*2 >= q + 1", PerState::Truth(vec![true, true, false])),
+        ("up ? q : 7", PerState::Numbers(vec![0.0, 7.0, 2.0])),
+        ("load + q", PerState::Numbers(vec![0.5, 2.5, 2.25])),
+        ("true", PerState::Truth(vec![true; 3])),
     ] {
         let formula = resolved(text, &names, None, &[]).unwrap_or_else(|e| panic!("{e}")).remove(0).formula;
         let Formula::State(formula) = formula else { panic!("{formula:?}") };

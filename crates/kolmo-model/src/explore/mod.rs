@@ -22,7 +22,7 @@ use crate::instance::{InitialDefinition, Instance};
 use crate::properties::StateFormula;
 use crate::syntax::{Rewarded, Type, Value};
 use crate::threads::start_threads;
-use crate::values::Values;
+use crate::values::PerState;
 use crate::{Error, Result};
 use assemble::{Assembled, assemble};
 use dense_index::Cells;
@@ -513,14 +513,14 @@ impl StateSpace {
     }
 
     /// Evaluates a formula over variables in all states.
-    pub fn evaluate(&self, formula: &StateFormula) -> Result<Values> {
+    pub fn evaluate(&self, formula: &StateFormula) -> Result<PerState> {
         let term = &formula.0;
         if term.ty() == Type::Bool {
-            return self.truth(term).map(Values::Truth);
+            return self.truth(term).map(PerState::Truth);
         }
         let code = Code::new(&term.clone().double());
         let values = self.each(|values, _, stack| self.run(&code, values, stack).map(f64::from_bits));
-        values.map(Values::Numbers)
+        values.map(PerState::Numbers)
     }
 
     fn run(&self, code: &Code, values: &[i64], stack: &mut Vec<u64>) -> Result<u64> {
