@@ -136,7 +136,7 @@ impl Drop for Taken {
 }
 
 /// Owner of the memory of a borrowed array.
-enum MemoryOwner {
+enum ArrayOwner {
     Tensor(#[expect(dead_code, reason = "it is given back when this is dropped")] Taken),
     Object(#[expect(dead_code, reason = "it lives as long as this")] Py<PyAny>),
 }
@@ -153,7 +153,7 @@ pub(crate) struct Borrowed {
     pub(crate) strides: Vec<isize>,
     /// Stream to wait for before the array is read.
     pub(crate) stream: Option<u64>,
-    _owner: MemoryOwner,
+    _owner: ArrayOwner,
 }
 
 /// Strides of a contiguous array in row-major order.
@@ -202,7 +202,7 @@ impl Borrowed {
             DlDevice { kind: CUDA_MANAGED, number } => DlDevice { kind: CUDA, number },
             other => other,
         };
-        Ok(Self { address, device, shape, strides, stream: None, _owner: MemoryOwner::Tensor(taken) })
+        Ok(Self { address, device, shape, strides, stream: None, _owner: ArrayOwner::Tensor(taken) })
     }
 
     /// One column of a matrix.
@@ -210,7 +210,7 @@ impl Borrowed {
         let matrix = slf.get();
         let at = (number as isize * matrix.strides[1] * size_of::<f64>() as isize) as u64;
         let Self { device, stream, .. } = *matrix;
-        let _owner = MemoryOwner::Object(slf.clone().into_any().unbind());
+        let _owner = ArrayOwner::Object(slf.clone().into_any().unbind());
         let (shape, strides) = (matrix.shape[..1].to_vec(), matrix.strides[..1].to_vec());
         Self { address: matrix.address.wrapping_add(at), device, shape, strides, stream, _owner }
     }
@@ -227,7 +227,7 @@ impl Borrowed {
     ) -> Self {
         let strides = strides.unwrap_or_else(|| compact(&shape));
         let device = DlDevice { kind: device.0, number: device.1 };
-        Self { address, device, shape, strides, stream, _owner: MemoryOwner::Object(owner) }
+        Self { address, device, shape, strides, stream, _owner: ArrayOwner::Object(owner) }
     }
 }
 

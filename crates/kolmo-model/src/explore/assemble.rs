@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
-use super::layout::Key;
+use super::layout::StateKey;
 use super::program::{CompiledModel, PackedRows, Scratch};
 use super::search::{Searched, Segment};
 use super::state_table::{Bits, CellRanks, ROWS, Shards, VisitedSet, numbered};
@@ -30,7 +30,7 @@ pub(super) fn assemble<const W: usize>(
     store: VisitedSet<W>,
     searched: Searched<W>,
     news: &News<'_>,
-) -> Result<(Vec<Key<W>>, Assembled)> {
+) -> Result<(Vec<StateKey<W>>, Assembled)> {
     match store {
         VisitedSet::Bits(bits) => rows_again(program, bits, searched, news),
         VisitedSet::Shards(shards) => rows_kept(shards, searched, news),
@@ -50,13 +50,13 @@ fn rows_again<const W: usize>(
     bits: Bits,
     searched: Searched<W>,
     news: &News<'_>,
-) -> Result<(Vec<Key<W>>, Assembled)> {
+) -> Result<(Vec<StateKey<W>>, Assembled)> {
     let Searched { found, initial, edge, .. } = searched;
     let explored: usize = found.iter().map(Vec::len).sum();
     let count = explored + edge.len();
     let entries: u64 = found.iter().flatten().map(|(_, length)| u64::from(*length)).sum();
     expect_numbers(0, count)?;
-    let needed = entries as usize * 12 + count * (size_of::<Key<W>>() + 8 + 8) + bits.bytes();
+    let needed = entries as usize * 12 + count * (size_of::<StateKey<W>>() + 8 + 8) + bits.bytes();
     news.options.check_memory(needed, (count as u64, entries), String::new)?;
     let ranks = CellRanks::new(bits);
     let offsets = offsets_of(found, &ranks, count);
@@ -66,7 +66,7 @@ fn rows_again<const W: usize>(
     let (mut columns, mut rates) = (vec![0; entries as usize], vec![0.0; entries as usize]);
     let tasks = shares(&offsets, &mut columns).into_iter().zip(shares(&offsets, &mut rates));
     let tasks: Vec<_> = states.chunks(TASK).zip(tasks).enumerate().collect();
-    let work = |task: usize, states: &[Key<W>], mut columns: &mut [u32], mut rates: &mut [f64]| {
+    let work = |task: usize, states: &[StateKey<W>], mut columns: &mut [u32], mut rates: &mut [f64]| {
         let (mut scratch, mut rows, mut row) = (Scratch::default(), PackedRows::default(), Vec::new());
         let mut loops = Vec::new();
         for (state, key) in (task * TASK..).zip(states) {
@@ -126,12 +126,12 @@ fn rows_kept<const W: usize>(
     shards: Shards<W>,
     searched: Searched<W>,
     news: &News<'_>,
-) -> Result<(Vec<Key<W>>, Assembled)> {
+) -> Result<(Vec<StateKey<W>>, Assembled)> {
     let Searched { mut segments, initial, edge, .. } = searched;
     let count: usize = segments.iter().map(|s| s.sources.len()).sum();
     let entries: usize = segments.iter().map(|s| s.targets.len()).sum();
     expect_numbers(segments.len(), count)?;
-    let per_state = size_of::<Key<W>>() + 4 + 4 + 8;
+    let per_state = size_of::<StateKey<W>>() + 4 + 4 + 8;
     let needed = entries * 20 + count * per_state;
     news.options.check_memory(needed, (count as u64, entries as u64), String::new)?;
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::bytecode::{Code, Term};
 use crate::instance::{GuardedCommand, Instance};
 
-use super::layout::{Field, Key, Packing};
+use super::layout::{Field, Packing, StateKey};
 use super::program::only_value;
 
 /// Maximum number of bits of the variables in one table.
@@ -47,7 +47,7 @@ impl Cells {
     pub(super) fn new<const W: usize>(
         instance: &Instance,
         layout: &Packing,
-        from: &[Key<W>],
+        from: &[StateKey<W>],
     ) -> Option<Self> {
         if layout.words == 1 && layout.bits <= 32 {
             return Some(Self::Packed(1 << layout.bits));
@@ -83,7 +83,7 @@ impl Cells {
     }
 
     #[inline]
-    pub(super) fn of<const W: usize>(&self, key: &Key<W>) -> u64 {
+    pub(super) fn of<const W: usize>(&self, key: &StateKey<W>) -> u64 {
         match self {
             Self::Packed(_) => key[0],
             Self::Parts(parts, _) => parts
@@ -97,7 +97,7 @@ impl Cells {
     }
 
     /// Unpacks the state of a cell into `key`, which must be zero.
-    pub(super) fn state<const W: usize>(&self, mut cell: u64, key: &mut Key<W>) {
+    pub(super) fn state<const W: usize>(&self, mut cell: u64, key: &mut StateKey<W>) {
         match self {
             Self::Packed(_) => key[0] = cell,
             Self::Parts(parts, _) => {

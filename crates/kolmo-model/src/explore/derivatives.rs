@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::assemble::{TASK, shares};
-use super::layout::Key;
+use super::layout::StateKey;
 use super::program::{CompiledModel, Scratch};
 use super::{StateSpace, TransitionMatrix, by_width};
 use crate::bytecode::{Code, Term};
@@ -131,7 +131,7 @@ impl ModelDerivatives<'_> {
         let TransitionMatrix { offsets, columns, .. } = &space.found.chain;
         let mut derivatives = vec![0.0; columns.len()];
         let symbol = self.value.to_bits().cast_signed();
-        let work = |(task, (states, out)): (usize, (&[Key<W>], &mut [f64]))| {
+        let work = |(task, (states, out)): (usize, (&[StateKey<W>], &mut [f64]))| {
             let (mut scratch, mut row) = (Scratch::default(), Vec::new());
             let first = offsets[task * TASK] as usize;
             for (state, key) in (task * TASK..).zip(states) {

@@ -3,7 +3,7 @@
 use crate::instance::VariableInfo;
 
 /// A packed state, with the first variable in the highest bits.
-pub(super) type Key<const W: usize> = [u64; W];
+pub(super) type StateKey<const W: usize> = [u64; W];
 
 /// Position of a variable in a packed state.
 #[derive(Clone, Copy, Debug)]

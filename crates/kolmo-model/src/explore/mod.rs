@@ -27,7 +27,7 @@ use crate::{Error, Result};
 use assemble::{Assembled, assemble};
 use dense_index::Cells;
 pub use derivatives::ModelDerivatives;
-use layout::{Key, Packing};
+use layout::{Packing, StateKey};
 use program::{CompiledModel, Scratch};
 use rate_classes::RateClasses;
 use search::{SearchLimits, search};
@@ -285,7 +285,11 @@ impl Instance {
         })
     }
 
-    fn initial_states<const W: usize>(&self, layout: &Packing, options: &Options<'_>) -> Result<Vec<Key<W>>> {
+    fn initial_states<const W: usize>(
+        &self,
+        layout: &Packing,
+        options: &Options<'_>,
+    ) -> Result<Vec<StateKey<W>>> {
         let condition = match &self.initial {
             InitialDefinition::State(values) => {
                 let mut key = [0; W];
@@ -326,7 +330,7 @@ impl Instance {
                 layout.pack(&values, &mut key);
                 found.push(key);
                 options.check_memory(
-                    found.len() * size_of::<Key<W>>(),
+                    found.len() * size_of::<StateKey<W>>(),
                     (found.len() as u64, 0),
                     String::new,
                 )?;

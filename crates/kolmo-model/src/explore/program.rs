@@ -13,7 +13,7 @@ use crate::diagnostics::Span;
 use crate::instance::Instance;
 use crate::syntax::{Type, Value};
 
-use super::layout::{Key, Packing};
+use super::layout::{Packing, StateKey};
 
 /// An error in a state, with the command that causes it.
 #[derive(Debug)]
@@ -111,11 +111,11 @@ pub(super) struct Scratch {
 /// Rows of transitions to packed states.
 #[derive(Default)]
 pub(super) struct PackedRows<const W: usize> {
-    pub(super) keys: Vec<Key<W>>,
+    pub(super) keys: Vec<StateKey<W>>,
     pub(super) rates: Vec<f64>,
     /// Index of the current row's first entry.
     start: usize,
-    source: Option<Key<W>>,
+    source: Option<StateKey<W>>,
     pub(super) self_loop: f64,
     /// Number of equally likely choices of commands in discrete time; 1 in continuous time.
     choices: f64,
@@ -136,7 +136,7 @@ impl<const W: usize> PackedRows<W> {
         self.rates.clear();
     }
 
-    fn begin(&mut self, source: Key<W>, choices: f64) {
+    fn begin(&mut self, source: StateKey<W>, choices: f64) {
         self.start = self.keys.len();
         self.source = Some(source);
         self.self_loop = 0.0;
@@ -144,7 +144,7 @@ impl<const W: usize> PackedRows<W> {
     }
 
     #[inline]
-    fn push(&mut self, key: Key<W>, rate: f64) {
+    fn push(&mut self, key: StateKey<W>, rate: f64) {
         let rate = if self.choices == 1.0 { rate } else { rate / self.choices };
         if self.source == Some(key) {
             self.self_loop += rate;
@@ -167,7 +167,7 @@ impl<const W: usize> PackedRows<W> {
             return;
         }
         let keys = self.keys.drain(self.start..);
-        let mut row: Vec<(Key<W>, f64)> = keys.zip(self.rates.drain(self.start..)).collect();
+        let mut row: Vec<(StateKey<W>, f64)> = keys.zip(self.rates.drain(self.start..)).collect();
         row.sort_by_key(|(key, _)| *key);
         row.dedup_by(|b, a| {
             let same = a.0 == b.0;
@@ -458,9 +458,9 @@ impl<'a> CompiledModel<'a> {
         &self,
         c: usize,
         update: &CompiledUpdate,
-        key: &Key<W>,
+        key: &StateKey<W>,
         scratch: &mut Scratch,
-    ) -> Result<(f64, Key<W>), Trouble> {
+    ) -> Result<(f64, StateKey<W>), Trouble> {
         let mut next = *key;
         let safe = scratch.safe[c / 64] >> (c % 64) & 1 == 1;
         let rate = match (&update.rate, update.step) {
@@ -481,7 +481,7 @@ impl<'a> CompiledModel<'a> {
         c: usize,
         update: &CompiledUpdate,
         scratch: &mut Scratch,
-        key: &mut Key<W>,
+        key: &mut StateKey<W>,
     ) -> Result<f64, Trouble> {
         let rate = self.rate_of(c, update, scratch)?;
         if rate == 0.0 {
@@ -505,7 +505,7 @@ impl<'a> CompiledModel<'a> {
     }
 
     /// Variable without a range with the largest absolute value in these states, and this value.
-    pub(super) fn reached<const W: usize>(&self, states: &[(Key<W>, u32)]) -> Option<(usize, i64)> {
+    pub(super) fn reached<const W: usize>(&self, states: &[(StateKey<W>, u32)]) -> Option<(usize, i64)> {
         let unbounded = self.instance.variables.iter().enumerate().filter(|(_, v)| v.unbounded);
         let farthest = |(v, _): (usize, _)| {
             let values = states.iter().map(|(key, _)| self.layout.fields[v].value(key));
@@ -530,7 +530,7 @@ impl<'a> CompiledModel<'a> {
     #[inline]
     pub(super) fn all_successors<const W: usize>(
         &self,
-        key: &Key<W>,
+        key: &StateKey<W>,
         scratch: &mut Scratch,
         rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
@@ -541,7 +541,7 @@ impl<'a> CompiledModel<'a> {
     #[cold]
     fn add_others<const W: usize>(
         &self,
-        key: &Key<W>,
+        key: &StateKey<W>,
         scratch: &mut Scratch,
         rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
@@ -558,7 +558,7 @@ impl<'a> CompiledModel<'a> {
     #[inline]
     pub(super) fn successors<const W: usize>(
         &self,
-        key: &Key<W>,
+        key: &StateKey<W>,
         scratch: &mut Scratch,
         rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
@@ -598,7 +598,7 @@ impl<'a> CompiledModel<'a> {
         &self,
         groups: &[CommandSet],
         rate: f64,
-        key: Key<W>,
+        key: StateKey<W>,
         scratch: &mut Scratch,
         rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
@@ -643,9 +643,9 @@ impl<'a> CompiledModel<'a> {
     /// several variables, or if the state has no valid transitions.
     pub(super) fn products<const W: usize>(
         &self,
-        key: &Key<W>,
+        key: &StateKey<W>,
         scratch: &mut Scratch,
-        row: &mut Vec<(Key<W>, Vec<RateFactor>)>,
+        row: &mut Vec<(StateKey<W>, Vec<RateFactor>)>,
         zeros: &mut Vec<RateFactor>,
     ) -> Option<()> {
         self.layout.unpack(key, &mut scratch.values);
@@ -664,9 +664,9 @@ impl<'a> CompiledModel<'a> {
         &self,
         groups: &[CommandSet],
         product: &mut Vec<RateFactor>,
-        key: Key<W>,
+        key: StateKey<W>,
         scratch: &mut Scratch,
-        (row, zeros): (&mut Vec<(Key<W>, Vec<RateFactor>)>, &mut Vec<RateFactor>),
+        (row, zeros): (&mut Vec<(StateKey<W>, Vec<RateFactor>)>, &mut Vec<RateFactor>),
     ) -> Option<()> {
         let Some((first, rest)) = groups.split_first() else {
             row.push((key, product.clone()));
@@ -701,10 +701,10 @@ impl<'a> CompiledModel<'a> {
     /// bits of the constant's value, as the variable after those of the model.
     pub(super) fn tangents<const W: usize>(
         &self,
-        key: &Key<W>,
+        key: &StateKey<W>,
         (tangents, symbol): (&[Vec<Code>], i64),
         scratch: &mut Scratch,
-        row: &mut Vec<(Key<W>, f64)>,
+        row: &mut Vec<(StateKey<W>, f64)>,
     ) -> Result<(), Trouble> {
         self.layout.unpack(key, &mut scratch.values);
         self.enable(scratch)?;
@@ -725,10 +725,10 @@ impl<'a> CompiledModel<'a> {
         &self,
         groups: &[CommandSet],
         (rate, change): (f64, f64),
-        key: Key<W>,
+        key: StateKey<W>,
         tangents: &[Vec<Code>],
         scratch: &mut Scratch,
-        row: &mut Vec<(Key<W>, f64)>,
+        row: &mut Vec<(StateKey<W>, f64)>,
     ) -> Result<(), Trouble> {
         let Some((first, rest)) = groups.split_first() else {
             row.push((key, change));

@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use rayon::prelude::*;
 
 use super::assemble::TASK;
-use super::layout::Key;
+use super::layout::StateKey;
 use super::program::{CompiledModel, RateFactor, Scratch};
 use super::{StateSpace, by_width};
 
@@ -70,7 +70,7 @@ impl StateSpace {
         let (keys, _) = self.keys.as_chunks::<W>();
         let (offsets, columns) = (&self.found.chain.offsets, &self.found.chain.columns);
         let most = 256 + columns.len() / 16;
-        let work = |(task, states): (usize, &[Key<W>])| {
+        let work = |(task, states): (usize, &[StateKey<W>])| {
             let (mut scratch, mut row) = (Scratch::default(), Vec::new());
             let mut found = RateClasses {
                 transitions: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::assemble::{TASK, deadlocks, shares};
-use super::layout::Key;
+use super::layout::StateKey;
 use super::program::{CompiledModel, PackedRows, Scratch};
 use super::rate_classes::{NewRates, RateClasses};
 use super::{News, Options, StateSpace, TransitionMatrix, by_width};
@@ -67,7 +67,7 @@ impl StateSpace {
         let (keys, _) = self.keys.as_chunks::<W>();
         let TransitionMatrix { offsets, columns, .. } = &self.found.chain;
         let (mut rates, joint) = (vec![0.0; columns.len()], !self.instance.others.is_empty());
-        let work = |(task, (states, rates)): (usize, (&[Key<W>], &mut [f64]))| {
+        let work = |(task, (states, rates)): (usize, (&[StateKey<W>], &mut [f64]))| {
             let (mut scratch, mut rows, mut row) = (Scratch::default(), PackedRows::default(), Vec::new());
             let (mut loops, mut rates) = (Vec::new(), rates.iter_mut());
             for (state, key) in (task * TASK..).zip(states) {

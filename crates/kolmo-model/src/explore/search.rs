@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::News;
 use super::endless::EndlessUpdates;
-use super::layout::Key;
+use super::layout::StateKey;
 use super::program::{CompiledModel, PackedRows, Scratch, Trouble};
 use super::state_table::{Lookup, ROWS, TableFull, VisitedSet};
 use crate::{Error, Result};
@@ -76,7 +76,7 @@ struct SearchState<'a, const W: usize> {
     explored: AtomicU64,
     stop: AtomicBool,
     /// Error that stopped the search. If several states have errors, it is that of the first one.
-    failure: Mutex<Option<(Option<Key<W>>, Error)>>,
+    failure: Mutex<Option<(Option<StateKey<W>>, Error)>>,
 }
 
 /// Data of one thread of the search.
@@ -86,8 +86,8 @@ struct SearchWorker<const W: usize> {
     rows: PackedRows<W>,
     lookup: Lookup,
     tokens: Vec<u32>,
-    taken: Vec<(Key<W>, u32)>,
-    next: Vec<(Key<W>, u32)>,
+    taken: Vec<(StateKey<W>, u32)>,
+    next: Vec<(StateKey<W>, u32)>,
     lengths: Vec<u32>,
     loops: Vec<(u32, f64)>,
     open: Segment,
@@ -100,7 +100,7 @@ impl<const W: usize> SearchWorker<W> {
     fn round(
         &mut self,
         shared: &SearchState<'_, W>,
-        list: &[(Key<W>, u32)],
+        list: &[(StateKey<W>, u32)],
         cursor: &AtomicUsize,
         most: Option<usize>,
     ) {
@@ -124,7 +124,10 @@ impl<const W: usize> SearchWorker<W> {
         }
     }
 
-    fn chunk(&mut self, shared: &SearchState<'_, W>) -> std::result::Result<(), (Option<Key<W>>, Error)> {
+    fn chunk(
+        &mut self,
+        shared: &SearchState<'_, W>,
+    ) -> std::result::Result<(), (Option<StateKey<W>>, Error)> {
         self.rows.clear();
         self.lengths.clear();
         self.loops.clear();
@@ -156,7 +159,7 @@ impl<const W: usize> SearchWorker<W> {
         let taken = self.taken.len() as u64;
         let explored = taken + shared.explored.fetch_add(taken, Ordering::Relaxed);
         // Vectors of open states may have twice the capacity that they need.
-        let open = states.saturating_sub(explored) as usize * 2 * size_of::<(Key<W>, u32)>();
+        let open = states.saturating_sub(explored) as usize * 2 * size_of::<(StateKey<W>, u32)>();
         shared.watch((states, transitions), kept + open, &self.taken).map_err(|error| (None, error))
     }
 
@@ -196,7 +199,7 @@ impl Trouble {
 }
 
 impl<const W: usize> SearchState<'_, W> {
-    fn fail(&self, key: Option<Key<W>>, error: Error) {
+    fn fail(&self, key: Option<StateKey<W>>, error: Error) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         // Errors in a state replace errors without one, and errors in later states.
         if failure.as_ref().is_none_or(|(known, _)| key.is_some() && (known.is_none() || key < *known)) {
@@ -206,7 +209,7 @@ impl<const W: usize> SearchState<'_, W> {
     }
 
     /// Checks the memory limit, reports progress, and fails if the caller interrupts.
-    fn watch(&self, found: (u64, u64), kept: usize, taken: &[(Key<W>, u32)]) -> Result<()> {
+    fn watch(&self, found: (u64, u64), kept: usize, taken: &[(StateKey<W>, u32)]) -> Result<()> {
         let reached = || match self.program.reached(taken) {
             Some((variable, value)) => {
                 let name = &self.program.instance.variables[variable].name;
@@ -221,7 +224,7 @@ impl<const W: usize> SearchState<'_, W> {
     /// Stops the search if one of some unexplored states proves that the model is infinite.
     ///
     /// Also notes the extreme value of a variable without a range, for progress reports.
-    fn look_for_an_end(&self, endless: &EndlessUpdates<'_>, list: &[(Key<W>, u32)]) {
+    fn look_for_an_end(&self, endless: &EndlessUpdates<'_>, list: &[(StateKey<W>, u32)]) {
         let some = list.iter().step_by(list.len().div_ceil(LOOKED_AT).max(1));
         let mut values = Vec::new();
         for (key, _) in some {
@@ -252,15 +255,15 @@ pub(super) struct Searched<const W: usize> {
     pub(super) segments: Vec<Segment>,
     pub(super) initial: Vec<u32>,
     /// Boundary states: known but not explored.
-    pub(super) edge: Vec<(Key<W>, u32)>,
+    pub(super) edge: Vec<(StateKey<W>, u32)>,
 }
 
 /// Limits of a partial exploration.
 pub(super) struct SearchLimits<const W: usize> {
     /// States to explore first.
-    pub(super) first: Vec<Key<W>>,
+    pub(super) first: Vec<StateKey<W>>,
     /// Successors of `first` that are not to be explored, ascending.
-    pub(super) closed: Vec<Key<W>>,
+    pub(super) closed: Vec<StateKey<W>>,
     /// Number of states at which no further level is explored.
     pub(super) least: u64,
 }
@@ -269,7 +272,7 @@ pub(super) struct SearchLimits<const W: usize> {
 pub(super) fn search<const W: usize>(
     program: &CompiledModel<'_>,
     store: &VisitedSet<W>,
-    initial: &[Key<W>],
+    initial: &[StateKey<W>],
     limits: Option<&SearchLimits<W>>,
     news: &News<'_>,
 ) -> Result<Searched<W>> {
@@ -320,7 +323,7 @@ pub(super) fn search<const W: usize>(
 fn round<const W: usize>(
     shared: &SearchState<'_, W>,
     workers: &mut [SearchWorker<W>],
-    list: &mut Vec<(Key<W>, u32)>,
+    list: &mut Vec<(StateKey<W>, u32)>,
     alone: bool,
     most: Option<usize>,
 ) {
@@ -339,7 +342,7 @@ fn round<const W: usize>(
 fn in_any_order<const W: usize>(
     shared: &SearchState<'_, W>,
     workers: &mut [SearchWorker<W>],
-    mut list: Vec<(Key<W>, u32)>,
+    mut list: Vec<(StateKey<W>, u32)>,
 ) {
     let mut most = CHUNK;
     let endless = EndlessUpdates::new(shared.program.instance);
@@ -360,9 +363,9 @@ fn in_any_order<const W: usize>(
 fn by_levels<const W: usize>(
     shared: &SearchState<'_, W>,
     workers: &mut [SearchWorker<W>],
-    mut list: Vec<(Key<W>, u32)>,
+    mut list: Vec<(StateKey<W>, u32)>,
     limits: &SearchLimits<W>,
-) -> Vec<(Key<W>, u32)> {
+) -> Vec<(StateKey<W>, u32)> {
     let mut edge = Vec::new();
     let mut closed = &limits.closed[..];
     while !list.is_empty() && !shared.stop.load(Ordering::Relaxed) {

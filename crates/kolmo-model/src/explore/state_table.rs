@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use std::hash::{BuildHasher, Hasher};
 
 use super::dense_index::Cells;
-use super::layout::Key;
+use super::layout::StateKey;
 use super::program::ones;
 
 /// Number of rows of a segment, a power of two.
@@ -49,9 +49,9 @@ impl<const W: usize> VisitedSet<W> {
     /// Looks up tokens (provisional numbers) of states, and appends new states to `fresh`.
     pub(super) fn resolve(
         &self,
-        keys: &[Key<W>],
+        keys: &[StateKey<W>],
         tokens: &mut Vec<u32>,
-        fresh: &mut Vec<(Key<W>, u32)>,
+        fresh: &mut Vec<(StateKey<W>, u32)>,
         lookup: &mut Lookup,
     ) -> Result<(), TableFull> {
         match self {
@@ -114,7 +114,7 @@ impl Bits {
 /// All slots that a list of states needs are read before the first lookup, so that cache misses
 /// overlap. General-purpose tables do not offer this.
 struct HashTable<const W: usize> {
-    slots: Vec<(Key<W>, u32)>,
+    slots: Vec<(StateKey<W>, u32)>,
     len: usize,
 }
 
@@ -124,7 +124,7 @@ const FREE: u32 = u32::MAX;
 impl<const W: usize> HashTable<W> {
     /// Index of the slot of a state, or of the empty slot for it.
     #[inline]
-    fn place(&self, hash: u64, key: &Key<W>) -> usize {
+    fn place(&self, hash: u64, key: &StateKey<W>) -> usize {
         let mut place = self.first(hash);
         while self.slots[place].1 != FREE && self.slots[place].0 != *key {
             place = if place + 1 < self.slots.len() { place + 1 } else { 0 };
@@ -139,7 +139,7 @@ impl<const W: usize> HashTable<W> {
     }
 
     /// Grows the table by a quarter or more so that at most four of five slots are in use.
-    fn reserve(&mut self, more: usize, hash: impl Fn(&Key<W>) -> u64) {
+    fn reserve(&mut self, more: usize, hash: impl Fn(&StateKey<W>) -> u64) {
         let needed = (self.len + more) * 5 / 4 + 1;
         if needed <= self.slots.len() {
             return;
@@ -158,7 +158,7 @@ impl<const W: usize> HashTable<W> {
     }
 
     fn bytes(&self) -> usize {
-        self.slots.len() * size_of::<(Key<W>, u32)>()
+        self.slots.len() * size_of::<(StateKey<W>, u32)>()
     }
 }
 
@@ -172,7 +172,7 @@ pub(super) struct Shards<const W: usize> {
 
 impl<const W: usize> Shards<W> {
     #[inline]
-    fn hash(&self, key: &Key<W>) -> u64 {
+    fn hash(&self, key: &StateKey<W>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         key.iter().for_each(|word| hasher.write_u64(*word));
         hasher.finish()
@@ -190,9 +190,9 @@ impl<const W: usize> Shards<W> {
 
     fn resolve(
         &self,
-        keys: &[Key<W>],
+        keys: &[StateKey<W>],
         tokens: &mut Vec<u32>,
-        fresh: &mut Vec<(Key<W>, u32)>,
+        fresh: &mut Vec<(StateKey<W>, u32)>,
         lookup: &mut Lookup,
     ) -> Result<(), TableFull> {
         // Keys are sorted by table, so that each table is locked once.
@@ -278,12 +278,12 @@ impl CellRanks {
     }
 
     #[inline]
-    pub(super) fn of<const W: usize>(&self, key: &Key<W>) -> u32 {
+    pub(super) fn of<const W: usize>(&self, key: &StateKey<W>) -> u32 {
         self.of_cell(self.cells.of(key) as u32)
     }
 
     /// All states in their order.
-    pub(super) fn states<const W: usize>(&self) -> Vec<Key<W>> {
+    pub(super) fn states<const W: usize>(&self) -> Vec<StateKey<W>> {
         let mut all = vec![[0; W]; self.count];
         let (mut rest, mut tasks) = (&mut all[..], Vec::new());
         for (number, page) in self.pages.iter().enumerate() {
@@ -312,7 +312,7 @@ impl CellRanks {
 pub(super) fn numbered<const W: usize>(
     shards: Shards<W>,
     found: Vec<Vec<u32>>,
-) -> (Vec<Key<W>>, Vec<u32>, Vec<u32>) {
+) -> (Vec<StateKey<W>>, Vec<u32>, Vec<u32>) {
     let tables =
         shards.all.into_iter().map(|table| table.into_inner().unwrap_or_else(PoisonError::into_inner));
     let tables: Vec<_> = tables.collect();
