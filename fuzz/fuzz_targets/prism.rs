@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use kolmo_model::{Model, Options, Type, Value, properties};
+use kolmo_model::{Options, PrismModel, Type, Value, properties};
 
 const KNOWN: &str = "ctmc\nconst int N = 2;\nmodule m\n q : [0..N];\n up : bool init true;\n [a] q<N -> 1.5 : (q'=q+1);\n \
     [b] q>0 & up -> q : (q'=q-1);\n [] up -> 0.1 : (up'=!up);\nendmodule\nlabel \"full\" = q=N;\nrewards \"r\" [b] up : 2; q>0 : q; endrewards\n";
@@ -23,7 +23,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         None if bytes.first().is_some_and(|byte| byte % 2 == 0) => (DISCRETE, &*text),
         None => (KNOWN, &*text),
     };
-    let model = match Model::parse("m.sm", model) {
+    let model = match PrismModel::parse("m.sm", model) {
         Ok(model) => model,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };

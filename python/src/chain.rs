@@ -8,13 +8,13 @@ use kolmo::transient::{self, Initial, StateNames, Transitions};
 use kolmo::{io, models};
 use pyo3::types::IntoPyDict;
 
-use crate::matrix::Arrays;
+use crate::matrix::SparseArrays;
 use crate::transient::{Begin, Question, answer};
 use crate::watch::{Stoppable, aside};
 
 /// Chain held by the library.
-#[pyclass(frozen, module = "kolmo._kolmo")]
-pub(crate) struct Chain {
+#[pyclass(frozen, name = "Chain", module = "kolmo._kolmo")]
+pub(crate) struct PyChain {
     /// The chain. It shares its transitions with `transitions`.
     about: transient::Chain,
     transitions: Arc<dyn Transitions>,
@@ -22,7 +22,7 @@ pub(crate) struct Chain {
     built_in: Option<String>,
 }
 
-impl From<transient::Chain> for Chain {
+impl From<transient::Chain> for PyChain {
     fn from(chain: transient::Chain) -> Self {
         let transitions: Arc<dyn Transitions> = chain.transitions.into();
         Self {
@@ -33,7 +33,7 @@ impl From<transient::Chain> for Chain {
     }
 }
 
-impl Chain {
+impl PyChain {
     pub(crate) fn transitions(&self) -> Arc<dyn Transitions> {
         self.transitions.clone()
     }
@@ -58,18 +58,18 @@ impl Chain {
 /// Reads the chain of a file, or makes a built-in chain.
 #[pyfunction]
 #[pyo3(signature = (spec, discrete = false))]
-pub(crate) fn read(py: Python<'_>, spec: &str, discrete: bool) -> PyResult<Chain> {
+pub(crate) fn read(py: Python<'_>, spec: &str, discrete: bool) -> PyResult<PyChain> {
     let read = aside(py, || match models::parse(spec) {
         Some(model) if !discrete => model.map(transient::Chain::from),
         _ => io::read_chain(Path::new(spec), None, discrete),
     });
-    let chain = read.map(Chain::from)?;
-    Ok(Chain { built_in: models::parse(spec).map(|_| spec.to_owned()), ..chain })
+    let chain = read.map(PyChain::from)?;
+    Ok(PyChain { built_in: models::parse(spec).map(|_| spec.to_owned()), ..chain })
 }
 
 /// Makes a chain of a matrix: of probabilities of a step if `discrete`, otherwise of rates.
 #[pyfunction]
-pub(crate) fn chain_of_matrix(py: Python<'_>, q: Arrays<'_>, discrete: bool) -> PyResult<Chain> {
+pub(crate) fn chain_of_matrix(py: Python<'_>, q: SparseArrays<'_>, discrete: bool) -> PyResult<PyChain> {
     let (matrix, stop) = (q.matrix()?, Stop::default());
     let chain = aside(py, || {
         if discrete {
@@ -79,16 +79,16 @@ pub(crate) fn chain_of_matrix(py: Python<'_>, q: Arrays<'_>, discrete: bool) -> 
         matrix.content(&stop)?;
         Ok(transient::Chain::new("a chain", Box::new(Csr::from_rates(&matrix.csr(&stop)?))))
     });
-    chain.map(Chain::from)
+    chain.map(PyChain::from)
 }
 
 /// Compressed sparse rows: values, column indices, row starts.
-type Rows<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>);
+type CsrArrays<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>);
 
 /// Names of the variables, and their values in all states.
 ///
 /// [`STATE`] separates states, and [`VALUE`] the values of a state.
-type Names = (Vec<String>, String);
+type VariableValues = (Vec<String>, String);
 const STATE: char = '\x1e';
 const VALUE: char = '\x1f';
 
@@ -97,11 +97,11 @@ const VALUE: char = '\x1f';
 pub(crate) fn chain_of_rates(
     py: Python<'_>,
     name: &str,
-    rates: Rows<'_>,
+    rates: CsrArrays<'_>,
     initial: PyReadonlyArray1<'_, f64>,
-    names: Option<Names>,
+    names: Option<VariableValues>,
     discrete: bool,
-) -> PyResult<Chain> {
+) -> PyResult<PyChain> {
     let (values, states, starts) = (rates.0.as_slice()?, rates.1.as_slice()?, rates.2.as_slice()?);
     let p = initial.as_slice()?;
     let chain = aside(py, || {
@@ -126,11 +126,11 @@ pub(crate) fn chain_of_rates(
         });
         Ok(transient::Chain { name: name.to_owned(), initial, names, ..chain })
     });
-    chain.map(Chain::from)
+    chain.map(PyChain::from)
 }
 
 #[pymethods]
-impl Chain {
+impl PyChain {
     #[getter]
     fn name(&self) -> &str {
         &self.about.name

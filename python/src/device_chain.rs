@@ -9,17 +9,17 @@ use kolmo::transient::gradient::device_chain::{DeviceChain as Fixed, Rates};
 use kolmo::transient::{Initial, Options};
 use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2};
 
-use crate::dlpack::{Device, Lent};
+use crate::dlpack::{DlDevice, Lent};
 use crate::machine::Held;
-use crate::resident::{DeviceLane, Numbers, Source};
-use crate::transient::Numbers as Array;
+use crate::resident::{ArrayArg, CopySource, DeviceLane};
+use crate::transient::FloatArray;
 
 /// Chain with fixed transitions on a device. One call is computed at a time.
-#[pyclass(frozen, module = "kolmo._kolmo")]
-pub(crate) struct DeviceChain {
+#[pyclass(frozen, name = "DeviceChain", module = "kolmo._kolmo")]
+pub(crate) struct PyDeviceChain {
     // Dropped before the machine.
     chain: Mutex<Fixed>,
-    device: Device,
+    device: DlDevice,
     transitions: usize,
     held: Held,
 }
@@ -28,7 +28,7 @@ pub(crate) struct DeviceChain {
 type ByRates<'py> = Bound<'py, PyAny>;
 
 #[pymethods]
-impl DeviceChain {
+impl PyDeviceChain {
     /// Prepares the chain of `n` states with transitions from `sources` to `targets`.
     #[new]
     fn new(
@@ -50,11 +50,11 @@ impl DeviceChain {
     fn transient<'py>(
         &self,
         py: Python<'py>,
-        rates: Numbers<'py>,
+        rates: ArrayArg<'py>,
         begin: PyReadonlyArray1<'py, f64>,
         times: PyReadonlyArray1<'py, f64>,
         epsilon: f64,
-    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Array<'py>, bool)> {
+    ) -> PyResult<(Bound<'py, PyArray2<f64>>, FloatArray<'py>, bool)> {
         let (initial, times) = (Initial::Distribution(begin.as_slice()?.to_vec()), times.as_slice()?);
         let (n, options) = (begin.as_slice()?.len(), Options::default().epsilon(epsilon));
         let p = PyArray2::<f64>::zeros(py, [times.len(), n], false);
@@ -78,18 +78,18 @@ impl DeviceChain {
     fn adjoint<'py>(
         &self,
         py: Python<'py>,
-        rates: Numbers<'py>,
+        rates: ArrayArg<'py>,
         begin: PyReadonlyArray1<'py, f64>,
         times: PyReadonlyArray1<'py, f64>,
         values: PyReadonlyArray2<'py, f64>,
         epsilon: f64,
-    ) -> PyResult<(ByRates<'py>, Array<'py>, [f64; 2])> {
+    ) -> PyResult<(ByRates<'py>, FloatArray<'py>, [f64; 2])> {
         let (initial, times) = (Initial::Distribution(begin.as_slice()?.to_vec()), times.as_slice()?);
         let (values, options) = (values.as_slice()?, Options::default().epsilon(epsilon));
         let rows = times.iter().zip(values.chunks(begin.as_slice()?.len().max(1)));
         let functionals: Vec<_> =
             rows.map(|(&time, values)| Functional { time, values, accumulated: false }).collect();
-        let there = matches!(rates, Numbers::There(_));
+        let there = matches!(rates, ArrayArg::There(_));
         let (found, by_rates, values) = self.with(py, &rates, |chain, rates, told| {
             let (found, by_rates) = chain.adjoint(rates, &initial, &functionals, &options, None, told)?;
             let mut values = vec![0.0; if there { 0 } else { by_rates.len() }];
@@ -112,7 +112,7 @@ impl DeviceChain {
     }
 }
 
-impl DeviceChain {
+impl PyDeviceChain {
     fn lane(&self) -> &Lane {
         &self.held.machine().lanes[0]
     }
@@ -121,14 +121,14 @@ impl DeviceChain {
     fn with<R: Send>(
         &self,
         py: Python<'_>,
-        rates: &Numbers<'_>,
+        rates: &ArrayArg<'_>,
         work: impl FnOnce(&mut Fixed, Rates<'_>, &mut dyn Progress) -> Result<R> + Send,
     ) -> PyResult<R> {
         expect_own_process().map_err(|error| exception(py, &error))?;
         let (lane, source) = (self.lane(), rates.source("rates", self.device, self.lane())?);
         let count = match rates {
-            Numbers::There(borrowed) => borrowed.get().shape.iter().product(),
-            Numbers::Here(numbers) => numbers.as_slice()?.len(),
+            ArrayArg::There(borrowed) => borrowed.get().shape.iter().product(),
+            ArrayArg::Here(numbers) => numbers.as_slice()?.len(),
         };
         if count != self.transitions {
             let error = Error::invalid(format!("rates has {count} numbers; give {}", self.transitions));
@@ -137,8 +137,8 @@ impl DeviceChain {
         watched(py, None, &Stop::default(), |told| {
             let mut chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
             self.held.ended(match source {
-                Source::Here(rates) => work(&mut chain, Rates::Host(rates), told),
-                there @ Source::There { .. } => {
+                CopySource::Here(rates) => work(&mut chain, Rates::Host(rates), told),
+                there @ CopySource::There { .. } => {
                     let rates: Buffer<f64> = lane.alloc_unset("rates", self.transitions)?;
                     there.copy(lane, &rates, self.transitions, false)?;
                     work(&mut chain, Rates::Device(&rates), told)

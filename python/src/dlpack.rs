@@ -15,7 +15,7 @@ use pyo3::types::PyCapsule;
 /// `DLDevice`: kind and number of a device.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Device {
+pub(crate) struct DlDevice {
     pub(crate) kind: i32,
     pub(crate) number: i32,
 }
@@ -40,7 +40,7 @@ const DOUBLE: DataType = DataType { code: 2, bits: 64, lanes: 1 };
 #[repr(C)]
 struct Tensor {
     data: *mut c_void,
-    device: Device,
+    device: DlDevice,
     dimensions: i32,
     data_type: DataType,
     shape: *mut i64,
@@ -136,7 +136,7 @@ impl Drop for Taken {
 }
 
 /// Owner of the memory of a borrowed array.
-enum Owner {
+enum ArrayOwner {
     Tensor(#[expect(dead_code, reason = "it is given back when this is dropped")] Taken),
     Object(#[expect(dead_code, reason = "it lives as long as this")] Py<PyAny>),
 }
@@ -145,7 +145,7 @@ enum Owner {
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Borrowed {
     pub(crate) address: u64,
-    pub(crate) device: Device,
+    pub(crate) device: DlDevice,
     #[pyo3(get)]
     pub(crate) shape: Vec<usize>,
     /// Strides in elements.
@@ -153,7 +153,7 @@ pub(crate) struct Borrowed {
     pub(crate) strides: Vec<isize>,
     /// Stream to wait for before the array is read.
     pub(crate) stream: Option<u64>,
-    _owner: Owner,
+    _owner: ArrayOwner,
 }
 
 /// Strides of a contiguous array in row-major order.
@@ -199,10 +199,10 @@ impl Borrowed {
         };
         let address = tensor.data.expose_provenance() as u64 + tensor.byte_offset;
         let device = match tensor.device {
-            Device { kind: CUDA_MANAGED, number } => Device { kind: CUDA, number },
+            DlDevice { kind: CUDA_MANAGED, number } => DlDevice { kind: CUDA, number },
             other => other,
         };
-        Ok(Self { address, device, shape, strides, stream: None, _owner: Owner::Tensor(taken) })
+        Ok(Self { address, device, shape, strides, stream: None, _owner: ArrayOwner::Tensor(taken) })
     }
 
     /// One column of a matrix.
@@ -210,7 +210,7 @@ impl Borrowed {
         let matrix = slf.get();
         let at = (number as isize * matrix.strides[1] * size_of::<f64>() as isize) as u64;
         let Self { device, stream, .. } = *matrix;
-        let _owner = Owner::Object(slf.clone().into_any().unbind());
+        let _owner = ArrayOwner::Object(slf.clone().into_any().unbind());
         let (shape, strides) = (matrix.shape[..1].to_vec(), matrix.strides[..1].to_vec());
         Self { address: matrix.address.wrapping_add(at), device, shape, strides, stream, _owner }
     }
@@ -226,8 +226,8 @@ impl Borrowed {
         stream: Option<u64>,
     ) -> Self {
         let strides = strides.unwrap_or_else(|| compact(&shape));
-        let device = Device { kind: device.0, number: device.1 };
-        Self { address, device, shape, strides, stream, _owner: Owner::Object(owner) }
+        let device = DlDevice { kind: device.0, number: device.1 };
+        Self { address, device, shape, strides, stream, _owner: ArrayOwner::Object(owner) }
     }
 }
 
@@ -236,13 +236,13 @@ impl Borrowed {
 pub(crate) struct Lent {
     memory: Arc<Buffer<f64>>,
     address: u64,
-    device: Device,
+    device: DlDevice,
     shape: Vec<usize>,
     strides: Vec<isize>,
 }
 
 /// Memory, shape and strides of an exported tensor.
-struct Kept {
+struct ExportedTensor {
     _memory: Arc<Buffer<f64>>,
     shape: Vec<i64>,
     strides: Vec<i64>,
@@ -252,7 +252,7 @@ unsafe extern "C" fn give_back(managed: *mut c_void) {
     // SAFETY: this module made `managed` with `Lent::tensor`, and it is given back once.
     unsafe {
         let managed = Box::from_raw(managed.cast::<Managed>());
-        drop(Box::from_raw(managed.context.cast::<Kept>()));
+        drop(Box::from_raw(managed.context.cast::<ExportedTensor>()));
     }
 }
 
@@ -260,7 +260,7 @@ unsafe extern "C" fn give_back_versioned(managed: *mut c_void) {
     // SAFETY: as in `give_back`.
     unsafe {
         let managed = Box::from_raw(managed.cast::<Versioned>());
-        drop(Box::from_raw(managed.context.cast::<Kept>()));
+        drop(Box::from_raw(managed.context.cast::<ExportedTensor>()));
     }
 }
 
@@ -282,7 +282,7 @@ impl Lent {
     pub(crate) fn new(
         memory: Buffer<f64>,
         address: u64,
-        device: Device,
+        device: DlDevice,
         shape: Vec<usize>,
         strides: Vec<isize>,
     ) -> Self {
@@ -290,7 +290,7 @@ impl Lent {
     }
 
     fn tensor(&self) -> (Tensor, *mut c_void) {
-        let mut kept = Box::new(Kept {
+        let mut kept = Box::new(ExportedTensor {
             _memory: self.memory.clone(),
             shape: self.shape.iter().map(|&n| n as i64).collect(),
             strides: self.strides.iter().map(|&n| n as i64).collect(),

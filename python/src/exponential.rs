@@ -7,8 +7,8 @@ use kolmo::transient::estimate::GPU_START;
 use kolmo::transient::{Direction, Options, Transitions, exponential_action};
 use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 
-use crate::matrix::Arrays;
-use crate::transient::{FEW, Numbers, Question};
+use crate::matrix::SparseArrays;
+use crate::transient::{FEW, FloatArray, Question};
 use crate::watch::brief;
 
 /// Computes e^{Qt} B, or if `forward` (e^{Qt})ᵀ B, for the generator Q of a chain.
@@ -17,11 +17,11 @@ use crate::watch::brief;
 #[pyfunction]
 pub(crate) fn exponential<'py>(
     py: Python<'py>,
-    q: Arrays<'py>,
+    q: SparseArrays<'py>,
     forward: bool,
     block: PyReadonlyArray2<'py, f64>,
     question: Question<'py>,
-) -> PyResult<(Numbers<'py>, Numbers<'py>)> {
+) -> PyResult<(FloatArray<'py>, FloatArray<'py>)> {
     let (matrix, stop, times) = (q.matrix()?, Stop::default(), &question.times[..]);
     let direction = if forward { Direction::Forward } else { Direction::Backward };
     let (values, columns) = (block.as_slice()?, block.shape()[1]);

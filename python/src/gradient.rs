@@ -13,19 +13,19 @@ use kolmo::transient::{Initial, Options, Problem, Reward};
 use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods};
 use pyo3::types::PyList;
 
-use crate::matrix::{Arrays, Matrix};
+use crate::matrix::{SparseArrays, SparseMatrix};
 use crate::transient::{Begin, FEW, Question, each, is_short};
 use crate::watch::brief;
 
 /// Name of a parameter, dQ, and the derivative of the initial probabilities if they depend on it.
-pub(crate) type Derivative<'py> = (String, Arrays<'py>, Option<PyReadonlyArray1<'py, f64>>);
+pub(crate) type ParameterArg<'py> = (String, SparseArrays<'py>, Option<PyReadonlyArray1<'py, f64>>);
 
-/// A [`Derivative`] whose arrays are borrowed.
-pub(crate) type Borrowed<'a> = (&'a String, Matrix<'a>, Option<&'a [f64]>);
+/// A [`ParameterArg`] whose arrays are borrowed.
+pub(crate) type BorrowedParameter<'a> = (&'a String, SparseMatrix<'a>, Option<&'a [f64]>);
 
 /// Returns the matrices and vectors of derivatives.
-pub(crate) fn borrowed<'a>(derivatives: &'a [Derivative<'_>]) -> PyResult<Vec<Borrowed<'a>>> {
-    let one = |(name, d, initial): &'a Derivative<'_>| {
+pub(crate) fn borrowed<'a>(derivatives: &'a [ParameterArg<'_>]) -> PyResult<Vec<BorrowedParameter<'a>>> {
+    let one = |(name, d, initial): &'a ParameterArg<'_>| {
         Ok((name, d.matrix()?, initial.as_ref().map(|values| values.as_slice()).transpose()?))
     };
     derivatives.iter().map(one).collect()
@@ -37,11 +37,11 @@ pub(crate) fn borrowed<'a>(derivatives: &'a [Derivative<'_>]) -> PyResult<Vec<Bo
 #[pyfunction]
 pub(crate) fn gradient<'py>(
     py: Python<'py>,
-    q: Arrays<'py>,
+    q: SparseArrays<'py>,
     begin: Begin<'py>,
     absorbing: Option<PyReadonlyArray1<'py, bool>>,
     question: Question<'py>,
-    derivatives: Vec<Derivative<'py>>,
+    derivatives: Vec<ParameterArg<'py>>,
     batch: bool,
 ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyDict>)> {
     let (at, initial, rewards, stop) =
@@ -61,7 +61,7 @@ pub(crate) fn gradient<'py>(
     let one = |machine: &Machine, k: usize, told: &mut dyn Progress| {
         let (transitions, _) = matrices[k].chain(absorbing, true, &stop)?;
         let pattern = matrices[k].csr(&stop)?;
-        let parameter = |((name, change), initial): ((&&String, &Vec<Matrix<'_>>), &Option<&[f64]>)| {
+        let parameter = |((name, change), initial): ((&&String, &Vec<SparseMatrix<'_>>), &Option<&[f64]>)| {
             let rates = on_pattern(name, &change[k].csr(&stop)?, &pattern, absorbing)?;
             Ok(Parameter { name: (*name).clone(), rates, initial: initial.map(<[f64]>::to_vec) })
         };
@@ -157,7 +157,7 @@ fn to_dict<'py>(
 }
 
 /// True for a run of at most milliseconds, which needs no other thread.
-fn is_brief(matrix: &Matrix<'_>, times: &[f64], stop: &Stop) -> Result<bool> {
+fn is_brief(matrix: &SparseMatrix<'_>, times: &[f64], stop: &Stop) -> Result<bool> {
     Ok(matrix.states() <= FEW && is_short(&*matrix.chain(None, true, stop)?.0, times))
 }
 
@@ -211,11 +211,11 @@ fn on_pattern(
 #[pyfunction]
 pub(crate) fn adjoint<'py>(
     py: Python<'py>,
-    q: Arrays<'py>,
+    q: SparseArrays<'py>,
     begin: PyReadonlyArray2<'py, f64>,
     times: PyReadonlyArray2<'py, f64>,
     values: PyReadonlyArray3<'py, f64>,
-    place: Place,
+    place: DeviceChoice,
     epsilon: f64,
 ) -> PyResult<[Bound<'py, PyArray2<f64>>; 3]> {
     let (matrices, stop) = (q.batch()?, Stop::default());

@@ -7,8 +7,8 @@ use kolmo::{io, models};
 use crate::walk::limit;
 
 /// Directed graph for PageRank, with its edges in memory of the library.
-#[pyclass(frozen, module = "kolmo._kolmo")]
-pub(crate) struct Graph {
+#[pyclass(frozen, name = "Graph", module = "kolmo._kolmo")]
+pub(crate) struct PyGraph {
     graph: pagerank::Graph,
     /// Arguments of `read_graph` that make a built-in graph; a pickle stores them.
     built_in: Option<(String, bool, u64)>,
@@ -16,7 +16,7 @@ pub(crate) struct Graph {
 
 /// A PageRank request.
 #[derive(FromPyObject)]
-pub(crate) struct Reader<'py> {
+pub(crate) struct PageRankRequest<'py> {
     nodes: Option<Vec<u64>>,
     damping: f64,
     seeds: Vec<u64>,
@@ -39,7 +39,7 @@ pub(crate) fn graph_of_links(
     counts: PyReadonlyArray1<'_, f64>,
     undirected: bool,
     names: Option<PyReadonlyArray1<'_, u64>>,
-) -> PyResult<Graph> {
+) -> PyResult<PyGraph> {
     let (from, to, counts) = (from_.as_slice()?, to.as_slice()?, counts.as_slice()?);
     let names = names.as_ref().map(|names| names.as_slice()).transpose()?;
     let graph = watched(py, None, &Stop::default(), |_| {
@@ -49,25 +49,25 @@ pub(crate) fn graph_of_links(
             None => Ok(graph),
         }
     })?;
-    Ok(Graph { graph, built_in: None })
+    Ok(PyGraph { graph, built_in: None })
 }
 
 /// Reads the graph of a file, or makes a built-in graph.
 #[pyfunction]
-pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64) -> PyResult<Graph> {
+pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64) -> PyResult<PyGraph> {
     let read = |_: &mut dyn Progress| match models::links(spec, seed) {
         Some(made) => {
             let made = made?;
             let graph = pagerank::Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)?;
-            Ok(Graph { graph, built_in: Some((spec.to_owned(), undirected, seed)) })
+            Ok(PyGraph { graph, built_in: Some((spec.to_owned(), undirected, seed)) })
         }
-        None => Ok(Graph { graph: io::read_graph(Path::new(spec), undirected)?, built_in: None }),
+        None => Ok(PyGraph { graph: io::read_graph(Path::new(spec), undirected)?, built_in: None }),
     };
     watched(py, None, &Stop::default(), read)
 }
 
 #[pymethods]
-impl Graph {
+impl PyGraph {
     /// Number of nodes.
     #[getter]
     fn nodes(&self) -> usize {
@@ -116,8 +116,8 @@ impl Graph {
     }
 
     /// Computes the PageRank of the nodes with these names, or of all nodes.
-    fn page_rank<'py>(&self, py: Python<'py>, reader: Reader<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Reader { nodes, damping, seeds, relative, epsilon, time_limit, progress } = reader;
+    fn page_rank<'py>(&self, py: Python<'py>, reader: PageRankRequest<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let PageRankRequest { nodes, damping, seeds, relative, epsilon, time_limit, progress } = reader;
         let graph = &self.graph;
         let solution = watched(py, progress.as_ref(), &Stop::default(), |told| {
             let named = |names: &[u64]| names.iter().map(|&name| self.node(name)).collect::<Result<Vec<_>>>();
@@ -149,7 +149,7 @@ impl Graph {
     }
 }
 
-impl Graph {
+impl PyGraph {
     fn node(&self, name: u64) -> Result<u32> {
         self.graph.node(name).ok_or_else(|| {
             let (nodes, last) = (self.graph.nodes(), self.graph.name(self.graph.nodes() as u32 - 1));

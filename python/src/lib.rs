@@ -24,9 +24,9 @@ mod _kolmo {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::chain::{Chain, chain_of_matrix, chain_of_rates, read};
+    use super::chain::{PyChain, chain_of_matrix, chain_of_rates, read};
     #[pymodule_export]
-    use super::device_chain::DeviceChain;
+    use super::device_chain::PyDeviceChain;
     #[pymodule_export]
     use super::dlpack::{Borrowed, Lent};
     #[pymodule_export]
@@ -34,13 +34,13 @@ mod _kolmo {
     #[pymodule_export]
     use super::gradient::{adjoint, gradient};
     #[pymodule_export]
-    use super::graph::{Graph, graph_of_links, read_graph};
+    use super::graph::{PyGraph, graph_of_links, read_graph};
     #[pymodule_export]
     use super::long_run::long_run;
     #[pymodule_export]
     use super::machine::devices;
     #[pymodule_export]
-    use super::model::{Model, model_of_text, read_model};
+    use super::model::{PyModel, model_of_text, read_model};
     #[pymodule_export]
     use super::piecewise::piecewise;
     #[pymodule_export]

@@ -10,9 +10,9 @@ use kolmo::transient::long_run::{
 use kolmo::transient::{Options, Transitions};
 use numpy::PyArray2;
 
-use crate::chain::Chain;
-use crate::gradient::{Borrowed, Derivative, borrowed};
-use crate::matrix::{self, Arrays, Matrix};
+use crate::chain::PyChain;
+use crate::gradient::{BorrowedParameter, ParameterArg, borrowed};
+use crate::matrix::{self, SparseArrays, SparseMatrix};
 use crate::transient::Begin;
 use crate::walk::limit;
 use crate::watch::Stoppable;
@@ -22,9 +22,9 @@ const FEW: usize = 1 << 12;
 
 /// Matrix or chain that a long-run query refers to.
 #[derive(FromPyObject)]
-pub(crate) enum Subject<'py> {
-    Matrix(Arrays<'py>),
-    Chain(Bound<'py, Chain>),
+pub(crate) enum ChainArg<'py> {
+    Matrix(SparseArrays<'py>),
+    Chain(Bound<'py, PyChain>),
 }
 
 /// A long-run query (stationary distribution, absorption, …), without its chain.
@@ -35,16 +35,16 @@ pub(crate) struct LongRun<'py> {
     sets: Vec<(String, PyReadonlyArray1<'py, u32>)>,
     begin: Option<Begin<'py>>,
     reward: Option<PyReadonlyArray1<'py, f64>>,
-    place: Place,
+    place: DeviceChoice,
     epsilon: f64,
     time_limit: Option<f64>,
     /// Derivatives by each parameter.
-    gradient: Vec<Derivative<'py>>,
+    gradient: Vec<ParameterArg<'py>>,
     progress: Option<Bound<'py, PyAny>>,
 }
 
 /// Observer that ends iterations at a time, and keeps their last residual.
-struct Watch<'a> {
+struct DeadlineObserver<'a> {
     told: &'a mut dyn Progress,
     end: Option<Instant>,
     /// Last residual, and last reason why a bound fell no further.
@@ -52,7 +52,7 @@ struct Watch<'a> {
     limit: Option<&'static str>,
 }
 
-impl Progress for Watch<'_> {
+impl Progress for DeadlineObserver<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.told.progress(done, all)
     }
@@ -66,9 +66,9 @@ impl Progress for Watch<'_> {
 }
 
 /// True if bounds are met, with values and bounds: of the query, then of each derivative.
-type Found = Vec<(bool, [Vec<f64>; 2])>;
+type QueryResults = Vec<(bool, [Vec<f64>; 2])>;
 
-fn of_states((value, by): (FromStates, Vec<FromStates>)) -> Found {
+fn of_states((value, by): (FromStates, Vec<FromStates>)) -> QueryResults {
     let one = |FromStates { values, bounds, status, .. }| (status == Status::Met, [values, bounds]);
     std::iter::once(value).chain(by).map(one).collect()
 }
@@ -77,7 +77,7 @@ fn of_states((value, by): (FromStates, Vec<FromStates>)) -> Found {
 #[pyfunction]
 pub(crate) fn long_run<'py>(
     py: Python<'py>,
-    subject: Subject<'py>,
+    subject: ChainArg<'py>,
     question: LongRun<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (at, failed) = (Instant::now(), |error: Error| exception(py, &error));
@@ -89,8 +89,8 @@ pub(crate) fn long_run<'py>(
     let sets = question.sets.iter().map(|(name, states)| Ok((&name[..], states.as_slice()?)));
     let sets = sets.collect::<PyResult<Vec<_>>>()?;
     let (matrix, held) = match &subject {
-        Subject::Matrix(arrays) => (Some(arrays.matrix()?), None),
-        Subject::Chain(chain) => (None, Some(chain.get())),
+        ChainArg::Matrix(arrays) => (Some(arrays.matrix()?), None),
+        ChainArg::Chain(chain) => (None, Some(chain.get())),
     };
     let (stop, kind) = (Stop::default(), question.kind.as_deref());
     let derivatives = borrowed(&question.gradient)?;
@@ -98,16 +98,16 @@ pub(crate) fn long_run<'py>(
     // Values from each state need outgoing transitions alone.
     let from_each = matches!(asked, "absorption" | "reward");
     let (mut device, mut residual, mut limit) = (None, None, None);
-    let work = |told: &mut dyn Progress| -> Result<(Vec<Found>, Content)> {
-        let told = &mut Watch { told, end, residual: None, limit: None };
+    let work = |told: &mut dyn Progress| -> Result<(Vec<QueryResults>, Content)> {
+        let told = &mut DeadlineObserver { told, end, residual: None, limit: None };
         let (chain, content) = match (&matrix, held) {
             (Some(matrix), _) => chain_of(matrix, kind, !from_each, &stop)?,
             (None, Some(held)) => (held.shared(&stop), Content::Rates),
             (None, None) => unreachable!("a matrix or a chain"),
         };
-        let initial = begin.as_ref().or(held.map(Chain::initial_of));
+        let initial = begin.as_ref().or(held.map(PyChain::initial_of));
         let until = sets.first().map(|(_, states)| *states);
-        let parameter = |(name, rates, initial): &Borrowed<'_>| {
+        let parameter = |(name, rates, initial): &BorrowedParameter<'_>| {
             let initial = initial.map(<[f64]>::to_vec);
             Ok(Parameter { name: (*name).clone(), rates: rates.csr(&stop)?, initial })
         };
@@ -156,7 +156,7 @@ pub(crate) fn long_run<'py>(
 /// Returns a dict of the values, and of their derivatives by `names`.
 fn values_of<'py, 'a>(
     py: Python<'py>,
-    found: &[Found],
+    found: &[QueryResults],
     names: impl Iterator<Item = &'a String>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (answer, by, bounds) = (PyDict::new(py), PyDict::new(py), PyDict::new(py));
@@ -185,11 +185,11 @@ fn kind_of(content: Content) -> &'static str {
 
 /// Builds the chain of a matrix, and checks that the matrix is of the requested kind.
 fn chain_of<'a>(
-    matrix: &'a Matrix<'_>,
+    matrix: &'a SparseMatrix<'_>,
     kind: Option<&str>,
     both: bool,
     stop: &'a Stop,
-) -> Result<matrix::Chain<'a>> {
+) -> Result<matrix::AsChain<'a>> {
     let (chain, found) = matrix.chain(None, both, stop)?;
     let fail = |why: String| Err(Error::invalid(why));
     let content = match (kind, found) {
@@ -223,7 +223,7 @@ fn chain_of<'a>(
     Ok((chain, content))
 }
 
-impl Chain {
+impl PyChain {
     /// Returns the chain's transitions, which check for cancellation at each row.
     fn shared(&self, stop: &Stop) -> Box<dyn Transitions> {
         Box::new(Stoppable { inner: self.transitions(), stop: stop.clone() })

@@ -9,12 +9,12 @@ use kolmo::lane::{self, DeviceSpec, Listing, OpenOptions};
 
 /// Device and precision, as the user names them.
 #[derive(FromPyObject)]
-pub(crate) struct Place {
+pub(crate) struct DeviceChoice {
     device: String,
     precision: Option<String>,
 }
 
-impl Place {
+impl DeviceChoice {
     /// Parses devices and precision.
     ///
     /// Fails in a forked process, so that it is called before any use of threads.

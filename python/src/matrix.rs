@@ -20,22 +20,22 @@ pub(crate) enum Indices<'py> {
 
 /// Values of a type that needs no conversion.
 #[derive(FromPyObject)]
-pub(crate) enum Values<'py> {
+pub(crate) enum ValueArray<'py> {
     F64(PyReadonlyArray1<'py, f64>),
     F32(PyReadonlyArray1<'py, f32>),
 }
 
 /// Arrays of a square matrix in compressed rows or columns.
 #[derive(FromPyObject)]
-pub(crate) struct Arrays<'py> {
+pub(crate) struct SparseArrays<'py> {
     n: usize,
     by_columns: bool,
     indptr: Indices<'py>,
     indices: Indices<'py>,
-    data: Values<'py>,
+    data: ValueArray<'py>,
 }
 
-/// Slices of [`Arrays`], which other threads may read.
+/// Slices of [`SparseArrays`], which other threads may read.
 pub(crate) trait Slices: Send + Sync {
     fn states(&self) -> usize;
 
@@ -46,24 +46,24 @@ pub(crate) trait Slices: Send + Sync {
     ///
     /// If `both` is false, only outgoing transitions are built at once; incoming ones are built
     /// when they are first read.
-    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, both: bool, stop: &'a Stop) -> Result<Chain<'a>>;
+    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, both: bool, stop: &'a Stop) -> Result<AsChain<'a>>;
 
     /// Copies the matrix to compressed rows.
     fn csr(&self, stop: &Stop) -> Result<CsrMatrix>;
 }
 
 /// Slices of any of SciPy's types.
-pub(crate) type Matrix<'a> = Box<dyn Slices + 'a>;
+pub(crate) type SparseMatrix<'a> = Box<dyn Slices + 'a>;
 
-impl Arrays<'_> {
+impl SparseArrays<'_> {
     /// Returns the matrix.
-    pub(crate) fn matrix(&self) -> PyResult<Matrix<'_>> {
+    pub(crate) fn matrix(&self) -> PyResult<SparseMatrix<'_>> {
         Ok(self.batch()?.swap_remove(0))
     }
 
     /// Returns the matrices of a batch, whose values are stored one after another.
-    pub(crate) fn batch(&self) -> PyResult<Vec<Matrix<'_>>> {
-        use {Indices::I32, Indices::I64, Values::F32, Values::F64};
+    pub(crate) fn batch(&self) -> PyResult<Vec<SparseMatrix<'_>>> {
+        use {Indices::I32, Indices::I64, ValueArray::F32, ValueArray::F64};
         match (&self.indptr, &self.indices, &self.data) {
             (I32(starts), I32(minor), F64(values)) => self.matrices(starts, minor, values),
             (I32(starts), I32(minor), F32(values)) => self.matrices(starts, minor, values),
@@ -73,16 +73,17 @@ impl Arrays<'_> {
         }
     }
 
-    fn matrices<'a, I: Index, V: Value>(
+    fn matrices<'a, I: IndexType, V: ValueType>(
         &self,
         starts: &'a PyReadonlyArray1<'_, I>,
         minor: &'a PyReadonlyArray1<'_, I>,
         values: &'a PyReadonlyArray1<'_, V>,
-    ) -> PyResult<Vec<Matrix<'a>>> {
+    ) -> PyResult<Vec<SparseMatrix<'a>>> {
         let (starts, minor, values) = (starts.as_slice()?, minor.as_slice()?, values.as_slice()?);
         let (n, by_columns) = (self.n, self.by_columns);
-        let of =
-            |values| Box::new(Compressed { n, by_columns, starts, minor, values, stop: None }) as Matrix<'a>;
+        let of = |values| {
+            Box::new(Compressed { n, by_columns, starts, minor, values, stop: None }) as SparseMatrix<'a>
+        };
         let mut all: Vec<_> = values.chunks(minor.len().max(1)).map(of).collect();
         if all.is_empty() {
             all.push(of(values));
@@ -91,8 +92,8 @@ impl Arrays<'_> {
     }
 }
 
-/// Chain that borrows its matrix, and the kind of that matrix.
-pub(crate) type Chain<'a> = (Box<dyn Transitions + 'a>, Content);
+/// Matrix as a chain that borrows it, and the kind of the matrix.
+pub(crate) type AsChain<'a> = (Box<dyn Transitions + 'a>, Content);
 
 /// Number of rows that a thread reads at once.
 const ROWS: usize = 1 << 12;
@@ -109,20 +110,20 @@ pub(crate) struct Compressed<'a, I, V> {
 }
 
 /// Index types, `i32` and `i64`. Negative indices become `usize::MAX`, which is out of range.
-pub(crate) trait Index: Element + Copy + Send + Sync + TryInto<usize> + std::fmt::Display {
+pub(crate) trait IndexType: Element + Copy + Send + Sync + TryInto<usize> + std::fmt::Display {
     fn place(self) -> usize {
         self.try_into().unwrap_or(usize::MAX)
     }
 }
-impl Index for i32 {}
-impl Index for i64 {}
+impl IndexType for i32 {}
+impl IndexType for i64 {}
 
 /// Value types, `f32` and `f64`.
-pub(crate) trait Value: Element + Copy + Send + Sync + Into<f64> {}
-impl Value for f32 {}
-impl Value for f64 {}
+pub(crate) trait ValueType: Element + Copy + Send + Sync + Into<f64> {}
+impl ValueType for f32 {}
+impl ValueType for f64 {}
 
-impl<I: Index, V: Value> Slices for Compressed<'_, I, V> {
+impl<I: IndexType, V: ValueType> Slices for Compressed<'_, I, V> {
     fn states(&self) -> usize {
         self.n
     }
@@ -134,7 +135,7 @@ impl<I: Index, V: Value> Slices for Compressed<'_, I, V> {
         found.map_err(|reason| Error::invalid(format!("Q: {reason}")))
     }
 
-    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, both: bool, stop: &'a Stop) -> Result<Chain<'a>> {
+    fn chain<'a>(&'a self, absorbing: Option<&'a [bool]>, both: bool, stop: &'a Stop) -> Result<AsChain<'a>> {
         let found = self.content(stop)?;
         let given = Compressed { stop: Some(stop), ..*self };
         let mut chain = BorrowedChain { given, absorbing, turned: OnceLock::new() };
@@ -151,7 +152,7 @@ impl<I: Index, V: Value> Slices for Compressed<'_, I, V> {
     }
 }
 
-impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
+impl<'a, I: IndexType, V: ValueType> Compressed<'a, I, V> {
     /// Unwinds if the work was cancelled.
     fn look(&self) {
         if let Some(stop) = self.stop {
@@ -246,7 +247,7 @@ struct BorrowedChain<'a, I, V> {
     turned: OnceLock<CsrMatrix>,
 }
 
-impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
+impl<I: IndexType, V: ValueType> BorrowedChain<'_, I, V> {
     fn stays(&self, state: usize) -> bool {
         self.absorbing.is_some_and(|absorbing| absorbing[state])
     }
@@ -281,7 +282,7 @@ impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
     }
 }
 
-impl<I: Index, V: Value> Transitions for BorrowedChain<'_, I, V> {
+impl<I: IndexType, V: ValueType> Transitions for BorrowedChain<'_, I, V> {
     fn states(&self) -> usize {
         self.given.n
     }

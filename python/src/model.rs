@@ -6,15 +6,15 @@ use std::sync::Mutex;
 use kolmo::transient::{self, Options, Problem, Reward, Solution, Transitions};
 use kolmo_check::truncation::{Edge, add_losses, expect_truncatable};
 use kolmo_check::{
-    Answers, Case, Changing, End, Found, Questions, Row, Scheduled, Source, Study, Subject, Truncation,
-    language, phases, state_sets,
+    Answers, Case, ChainRef, Changing, PhaseEnd, PropertyAnswer, Questions, Scheduled, Study, Subject,
+    Truncation, Verdict, language, phases, state_sets,
 };
-use kolmo_model::constants::Given;
+use kolmo_model::constants::ConstValues;
 use kolmo_model::{Instance, StateSpace, Value};
 use numpy::PyArrayMethods;
 use pyo3::types::IntoPyDict;
 
-use crate::chain::Chain;
+use crate::chain::PyChain;
 use crate::watch::Stoppable;
 
 /// Value of a constant. `Bool` comes first, since booleans of Python are also integers.
@@ -46,10 +46,10 @@ impl From<Value> for Constant {
 }
 
 /// Constants, each with one or more values.
-type Constants = Vec<(String, Vec<Constant>)>;
+type ConstantLists = Vec<(String, Vec<Constant>)>;
 
-fn given(constants: Constants) -> Vec<Given> {
-    let one = |(name, values): (String, Vec<Constant>)| Given {
+fn given(constants: ConstantLists) -> Vec<ConstValues> {
+    let one = |(name, values): (String, Vec<Constant>)| ConstValues {
         name,
         range: values.len() > 1,
         values: values.into_iter().map(Value::from).collect(),
@@ -74,15 +74,15 @@ fn changing(schedules: Schedules) -> Result<Vec<Changing>> {
 }
 
 /// A model in the PRISM language.
-#[pyclass(frozen, module = "kolmo._kolmo")]
-pub(crate) struct Model {
+#[pyclass(frozen, name = "Model", module = "kolmo._kolmo")]
+pub(crate) struct PyModel {
     path: String,
     subject: Subject,
 }
 
 /// Reads a model from a file.
 #[pyfunction]
-pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<Model> {
+pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<PyModel> {
     let subject = py.detach(|| match language::is_model(path) {
         true => language::read(path).map(Subject::Language),
         false => Err(Error::invalid(format!(
@@ -91,19 +91,19 @@ pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<Model> {
         ))),
     });
     let subject = subject.map_err(|error| exception(py, &error))?;
-    Ok(Model { path: path.to_owned(), subject })
+    Ok(PyModel { path: path.to_owned(), subject })
 }
 
 /// Makes a model from its text, which was read from `path`.
 #[pyfunction]
-pub(crate) fn model_of_text(py: Python<'_>, path: &str, text: &str) -> PyResult<Model> {
-    let model = py.detach(|| kolmo_model::Model::parse(path, text).map_err(language::refused));
+pub(crate) fn model_of_text(py: Python<'_>, path: &str, text: &str) -> PyResult<PyModel> {
+    let model = py.detach(|| kolmo_model::PrismModel::parse(path, text).map_err(language::refused));
     let model = model.map_err(|error| exception(py, &error))?;
-    Ok(Model { path: path.to_owned(), subject: Subject::Language(model) })
+    Ok(PyModel { path: path.to_owned(), subject: Subject::Language(model) })
 }
 
-impl Model {
-    fn model(&self) -> &kolmo_model::Model {
+impl PyModel {
+    fn model(&self) -> &kolmo_model::PrismModel {
         let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
         model
     }
@@ -124,7 +124,7 @@ fn part(truncation: &mut Truncation, told: &mut dyn Progress) -> Result<StateSpa
 }
 
 /// Answers for each chain, or the error of a chain.
-struct Checked {
+struct CheckResult {
     answers: Vec<Result<Answers>>,
     explorations: usize,
     device: String,
@@ -132,7 +132,7 @@ struct Checked {
 }
 
 #[pymethods]
-impl Model {
+impl PyModel {
     /// Constants without a value, with their types.
     #[getter]
     fn constants(&self) -> Vec<(String, String)> {
@@ -157,14 +157,14 @@ impl Model {
     }
 
     /// Explores the chain with these constants.
-    fn chain(&self, py: Python<'_>, constants: Vec<(String, Constant)>) -> PyResult<Chain> {
+    fn chain(&self, py: Python<'_>, constants: Vec<(String, Constant)>) -> PyResult<PyChain> {
         expect_own_process().map_err(|error| exception(py, &error))?;
         let values = assigned(constants);
         let chain = watched(py, None, &Stop::default(), |told| {
             let instance = self.model().with_constants(&values).map_err(language::refused)?;
             language::chain(&self.path, explore(&instance, told)?)
         })?;
-        Ok(Chain::from(chain))
+        Ok(PyChain::from(chain))
     }
 
     /// Explores the chains of the phases up to a time, each with its end; equal phases share one.
@@ -174,7 +174,7 @@ impl Model {
         constants: Vec<(String, Constant)>,
         schedules: Schedules,
         horizon: f64,
-    ) -> PyResult<Vec<(End, Py<Chain>)>> {
+    ) -> PyResult<Vec<(PhaseEnd, Py<PyChain>)>> {
         let values = assigned(constants);
         let (places, chains) = watched(py, None, &Stop::default(), |told| {
             let (mut known, mut places) = (Vec::new(), Vec::new());
@@ -195,8 +195,8 @@ impl Model {
             }
             Ok((places, chains))
         })?;
-        let object = |chain| Py::new(py, Chain::from(chain));
-        let chains: Vec<Py<Chain>> = chains.into_iter().map(object).collect::<PyResult<_>>()?;
+        let object = |chain| Py::new(py, PyChain::from(chain));
+        let chains: Vec<Py<PyChain>> = chains.into_iter().map(object).collect::<PyResult<_>>()?;
         Ok(places.into_iter().map(|(end, place)| (end, chains[place].clone_ref(py))).collect())
     }
 
@@ -212,11 +212,11 @@ impl Model {
         constants: Vec<(String, Constant)>,
         times: Vec<f64>,
         absorbing: Option<&str>,
-        place: Place,
+        place: DeviceChoice,
         epsilon: f64,
         allowed: f64,
         progress: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<(Chain, Bound<'py, PyDict>)> {
+    ) -> PyResult<(PyChain, Bound<'py, PyDict>)> {
         let values = assigned(constants);
         let stop = Stop::default();
         let truncated = watched(py, progress.as_ref(), &stop, |told| {
@@ -235,7 +235,7 @@ impl Model {
         let rows = PyArray1::from_vec(py, p).reshape([times.len(), chain.transitions.states()])?;
         answer.set_item("p", rows)?;
         answer.set_item("device", device)?;
-        Ok((Chain::from(chain), answer))
+        Ok((PyChain::from(chain), answer))
     }
 
     /// Answers properties for each combination of the constants' values, or for each sample.
@@ -247,10 +247,10 @@ impl Model {
         &self,
         py: Python<'py>,
         properties: Vec<String>,
-        constants: Constants,
+        constants: ConstantLists,
         schedules: Schedules,
         how: (bool, bool),
-        place: Place,
+        place: DeviceChoice,
         epsilon: f64,
         truncate: Option<f64>,
         gradient: Vec<String>,
@@ -318,7 +318,7 @@ impl Model {
             if strict {
                 expect_answered(&answers)?;
             }
-            Ok(Checked { answers, explorations, device, seconds: began.elapsed().as_secs_f64() })
+            Ok(CheckResult { answers, explorations, device, seconds: began.elapsed().as_secs_f64() })
         })?;
         checked.told(py)
     }
@@ -327,7 +327,7 @@ impl Model {
 /// Returns the first reason why a property or one of its derivatives has no answer, as an error.
 fn expect_answered(answers: &[Result<Answers>]) -> Result<()> {
     let mut rows = answers.iter().flatten().flat_map(|answers| &answers.rows);
-    let refused = |row: &Row| {
+    let refused = |row: &PropertyAnswer| {
         let derivative = || row.gradient.iter().find_map(|(_, found)| found.as_ref().err());
         row.refused.as_ref().or_else(derivative).cloned()
     };
@@ -341,17 +341,18 @@ fn stoppable(chain: &mut transient::Chain, stop: &Stop) -> Result<Box<dyn Transi
     Ok(Box::new(Stoppable { inner, stop: stop.clone() }))
 }
 
-impl Model {
+impl PyModel {
     /// Cases of samples: each constant has one value, or a value for each sample.
-    fn samples(&self, questions: &Questions, given: &[Given]) -> Result<Vec<Case>> {
+    fn samples(&self, questions: &Questions, given: &[ConstValues]) -> Result<Vec<Case>> {
         let count = given.iter().map(|given| given.values.len()).max().unwrap_or(1);
         let mut cases = Vec::new();
         for sample in 0..count {
-            let one = |given: &Given| {
+            let one = |given: &ConstValues| {
                 let value = given.values[if given.values.len() == 1 { 0 } else { sample }];
-                Given { name: given.name.clone(), values: vec![value], range: true, malformed: Vec::new() }
+                let name = given.name.clone();
+                ConstValues { name, values: vec![value], range: true, malformed: Vec::new() }
             };
-            let given: Vec<Given> = given.iter().map(one).collect();
+            let given: Vec<ConstValues> = given.iter().map(one).collect();
             cases.extend(questions.cases(&given, &self.subject)?);
         }
         Ok(cases)
@@ -372,7 +373,7 @@ impl Model {
         let mut truncation = Truncation::new(instance, allowed, epsilon)?;
         loop {
             let space = part(&mut truncation, told)?;
-            let asked = questions.plan(Source::Explored(&space), case, told)?;
+            let asked = questions.plan(ChainRef::Explored(&space), case, told)?;
             if let Some(why) = asked.refused() {
                 return Err(Error::invalid(why.to_owned()));
             }
@@ -393,7 +394,7 @@ struct Enlarged {
     p: Vec<f64>,
 }
 
-impl Model {
+impl PyModel {
     /// Explores until the truncation error at the last time is allowed; solves for all times.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn enlarged(
@@ -443,7 +444,7 @@ impl Model {
     }
 }
 
-impl Checked {
+impl CheckResult {
     fn told(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let all = || self.answers.iter().flatten();
         let rows = all().flat_map(|all| all.rows.iter().map(|row| (row, all.states)));
@@ -466,15 +467,15 @@ impl Checked {
     }
 }
 
-fn told<'py>(py: Python<'py>, row: &Row, states: usize) -> PyResult<Bound<'py, PyDict>> {
+fn told<'py>(py: Python<'py>, row: &PropertyAnswer, states: usize) -> PyResult<Bound<'py, PyDict>> {
     let constants = row.constants.iter().map(|(name, value)| (name, Constant::from(*value)));
     let answer = PyDict::new(py);
     answer.set_item("property", &row.text)?;
     answer.set_item("name", &row.name)?;
     match row.found {
-        Found::Number(found) => answer.set_item("value", found.value)?,
-        Found::Truth(truth, _) => answer.set_item("value", truth)?,
-        Found::Refused => answer.set_item("refused", &row.refused)?,
+        Verdict::Number(found) => answer.set_item("value", found.value)?,
+        Verdict::Truth(truth, _) => answer.set_item("value", truth)?,
+        Verdict::Refused => answer.set_item("refused", &row.refused)?,
     }
     answer.set_item("number", row.value())?;
     answer.set_item("bound", row.error())?;

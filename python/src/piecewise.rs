@@ -4,7 +4,7 @@ use crate::prelude::*;
 use kolmo::transient::{Options, Phase, Reward, solve_phases};
 use numpy::{PyArray2, PyArrayMethods};
 
-use crate::chain::Chain;
+use crate::chain::PyChain;
 use crate::transient::{Begin, Question, told};
 
 /// Solves for chains that hold one after another, each until an end with a bound of its error.
@@ -14,7 +14,7 @@ use crate::transient::{Begin, Question, told};
 #[pyfunction]
 pub(crate) fn piecewise<'py>(
     py: Python<'py>,
-    chains: Vec<(kolmo_check::End, PyRef<'py, Chain>)>,
+    chains: Vec<(kolmo_check::PhaseEnd, PyRef<'py, PyChain>)>,
     begin: Begin<'py>,
     absorbing: Option<PyReadonlyArray1<'py, bool>>,
     question: Question<'py>,
@@ -26,7 +26,7 @@ pub(crate) fn piecewise<'py>(
         let values = if values.len() == n { &values[..] } else { &values[k * n..][..n] };
         Reward { name: name.clone(), values: values.to_vec() }
     };
-    let rewards = |(k, (_, chain)): (usize, &(_, PyRef<'_, Chain>))| match own {
+    let rewards = |(k, (_, chain)): (usize, &(_, PyRef<'_, PyChain>))| match own {
         true => chain.rewards_of().to_vec(),
         false => given.iter().map(|reward| of_phase(k, reward)).collect(),
     };

@@ -10,5 +10,5 @@ pub(crate) use pyo3::prelude::*;
 pub(crate) use pyo3::types::{PyAny, PyDict, PyTuple};
 
 pub(crate) use crate::errors::exception;
-pub(crate) use crate::machine::{Place, expect_own_process, names};
+pub(crate) use crate::machine::{DeviceChoice, expect_own_process, names};
 pub(crate) use crate::watch::{Stop, watched};

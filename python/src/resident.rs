@@ -8,7 +8,7 @@ use kolmo::transient::transition_matrices_on;
 use kolmo::tridiagonal::{Matrix, Options, Resident, Residual, Solution, solve_into};
 use self_cell::self_cell;
 
-use crate::dlpack::{Borrowed, Device, Lent, compact};
+use crate::dlpack::{Borrowed, DlDevice, Lent, compact};
 use crate::machine::Held;
 
 /// Size of a number in bytes.
@@ -18,35 +18,35 @@ const NUMBER: usize = size_of::<f64>();
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct DeviceLane {
     pub(crate) held: Held,
-    pub(crate) device: Device,
+    pub(crate) device: DlDevice,
 }
 
 /// Argument: an array of another library on the device, or one on the host.
 #[derive(FromPyObject)]
-pub(crate) enum Numbers<'py> {
+pub(crate) enum ArrayArg<'py> {
     There(Bound<'py, Borrowed>),
     Here(PyReadonlyArray1<'py, f64>),
 }
 
 /// Source of a copy to the device: an array on the device or on the host.
 #[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
+pub(crate) enum CopySource<'a> {
     /// Array on the device. Its rows are systems if `of_systems`, else parts of one system.
     There { rows: Foreign, of_systems: bool },
     /// All numbers of all systems, on the host.
     Here(&'a [f64]),
 }
 
-impl Numbers<'_> {
+impl ArrayArg<'_> {
     /// Locates the numbers and checks their device and strides. `name` is for errors.
-    pub(crate) fn source(&self, name: &str, device: Device, lane: &Lane) -> PyResult<Source<'_>> {
+    pub(crate) fn source(&self, name: &str, device: DlDevice, lane: &Lane) -> PyResult<CopySource<'_>> {
         let (borrowed, py) = match self {
-            Self::Here(numbers) => return Ok(Source::Here(numbers.as_slice()?)),
+            Self::Here(numbers) => return Ok(CopySource::Here(numbers.as_slice()?)),
             Self::There(borrowed) => (borrowed.get(), borrowed.py()),
         };
         let refuse = |why: String| Err(exception(py, &Error::invalid(format!("{name} {why}"))));
         if borrowed.device != device {
-            let Device { kind, number } = borrowed.device;
+            let DlDevice { kind, number } = borrowed.device;
             return refuse(format!("is on device {number} of DLPack's kind {kind}; give all arrays on one"));
         }
         let (height, width, apart) = match (&borrowed.shape[..], &borrowed.strides[..]) {
@@ -71,11 +71,11 @@ impl Numbers<'_> {
         }
         let rows =
             Foreign { address: borrowed.address, width: width * NUMBER, height, pitch: pitch * NUMBER };
-        Ok(Source::There { rows, of_systems: borrowed.shape.len() == 2 })
+        Ok(CopySource::There { rows, of_systems: borrowed.shape.len() == 2 })
     }
 }
 
-impl Source<'_> {
+impl CopySource<'_> {
     /// Copies the numbers of systems with `n` rows to `dst`.
     ///
     /// If each system lacks one number and `front` is true, its first place stays free.
@@ -109,7 +109,7 @@ struct Both<'a> {
 
 self_cell!(
     /// Matrices with the machine that they are on.
-    struct Kept {
+    struct KeptMatrices {
         owner: Held,
         #[not_covariant]
         dependent: Both,
@@ -121,10 +121,10 @@ self_cell!(
 /// One call is solved at a time.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct ResidentFactor {
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptMatrices>,
     /// Lane of the machine.
     lane: Lane,
-    device: Device,
+    device: DlDevice,
     batch: usize,
     n: usize,
     cyclic: bool,
@@ -135,12 +135,12 @@ pub(crate) struct ResidentFactor {
 impl DeviceLane {
     /// Opens the lane of a device, given by DLPack's kind and number.
     #[new]
-    fn new(py: Python<'_>, place: Place, device: (i32, i32)) -> PyResult<Self> {
+    fn new(py: Python<'_>, place: DeviceChoice, device: (i32, i32)) -> PyResult<Self> {
         let wanted = place.wanted().map_err(|error| exception(py, &error))?;
         // Opened in another thread, since the device's context becomes current in the thread.
         let open = || watched(py, None, &Stop::default(), |_| wanted.hold());
         let held = wanted.hold_idle().map_or_else(open, Ok)?;
-        Ok(Self { held, device: Device { kind: device.0, number: device.1 } })
+        Ok(Self { held, device: DlDevice { kind: device.0, number: device.1 } })
     }
 
     /// Stream of the lane. Other libraries let it wait for their work.
@@ -156,7 +156,7 @@ impl DeviceLane {
         &self,
         py: Python<'py>,
         n: usize,
-        q: Numbers<'py>,
+        q: ArrayArg<'py>,
         times: PyReadonlyArray1<'py, f64>,
         shape: Vec<usize>,
     ) -> PyResult<(Bound<'py, Lent>, Bound<'py, PyArray1<f64>>, f64)> {
@@ -181,9 +181,9 @@ impl DeviceLane {
     fn factor(
         &self,
         py: Python<'_>,
-        dl: Numbers<'_>,
-        d: Numbers<'_>,
-        du: Numbers<'_>,
+        dl: ArrayArg<'_>,
+        d: ArrayArg<'_>,
+        du: ArrayArg<'_>,
         batch: usize,
         n: usize,
         cyclic: bool,
@@ -197,7 +197,7 @@ impl DeviceLane {
         let (dl, d, du) = (dl?, d?, du?);
         let held = self.held.clone();
         let kept = watched(py, None, &Stop::default(), move |_| {
-            Kept::try_new(held, |held| {
+            KeptMatrices::try_new(held, |held| {
                 let mut given = Resident::new(held.machine(), n, batch, cyclic)?;
                 let (lane, arrays) = (given.lane(), given.arrays());
                 dl.copy(lane, &arrays.dl, n, true)?;
@@ -219,7 +219,7 @@ impl ResidentFactor {
     fn solve<'py>(
         &self,
         py: Python<'py>,
-        b: Vec<Numbers<'py>>,
+        b: Vec<ArrayArg<'py>>,
         transpose: bool,
         shape: Vec<usize>,
     ) -> PyResult<Bound<'py, PyDict>> {
@@ -252,7 +252,7 @@ impl ResidentFactor {
 }
 
 /// True if all right-hand sides are met, their largest residuals, and the first singular row.
-type Outcome = (bool, Residual, Option<(usize, usize)>);
+type SolveOutcome = (bool, Residual, Option<(usize, usize)>);
 
 impl ResidentFactor {
     /// Solves for the right-hand sides one by one.
@@ -263,10 +263,10 @@ impl ResidentFactor {
         &self,
         machine: &Machine,
         both: &mut Both<'_>,
-        sources: &[Source<'_>],
+        sources: &[CopySource<'_>],
         transpose: bool,
         watch: &mut dyn Progress,
-    ) -> Result<(Buffer<f64>, u64, Outcome, String, f64)> {
+    ) -> Result<(Buffer<f64>, u64, SolveOutcome, String, f64)> {
         let began = Instant::now();
         let (lane, rows) = (&machine.lanes[0], self.batch * self.n);
         let resident = match (transpose, &mut both.transposed) {
@@ -275,7 +275,7 @@ impl ResidentFactor {
             (true, none) => none.insert(both.given.transposed()?),
         };
         let unknowns = lane.alloc::<f64>("unknowns", sources.len() * rows)?;
-        let mut outcome: Outcome = (true, Residual::default(), None);
+        let mut outcome: SolveOutcome = (true, Residual::default(), None);
         for (k, source) in sources.iter().enumerate() {
             watch.progress(0, 0)?;
             source.copy(lane, &resident.arrays().b, self.n, false)?;

@@ -11,7 +11,7 @@ use numpy::{PyArray2, PyArray3, PyArrayMethods};
 use pyo3::types::PyList;
 use std::sync::{Mutex, PoisonError};
 
-use crate::matrix::{Arrays, Chain};
+use crate::matrix::{AsChain, SparseArrays};
 use crate::watch::brief;
 
 /// Initial state or distribution.
@@ -35,7 +35,7 @@ impl Begin<'_> {
 pub(crate) struct Question<'py> {
     pub(crate) times: Vec<f64>,
     rewards: Vec<(String, PyReadonlyArray1<'py, f64>)>,
-    pub(crate) place: Place,
+    pub(crate) place: DeviceChoice,
     pub(crate) epsilon: f64,
     pub(crate) progress: Option<Bound<'py, PyAny>>,
 }
@@ -50,7 +50,7 @@ impl Question<'_> {
 }
 
 /// NumPy array of numbers.
-pub(crate) type Numbers<'py> = Bound<'py, PyArray1<f64>>;
+pub(crate) type FloatArray<'py> = Bound<'py, PyArray1<f64>>;
 
 /// Computes P(t) of many chains: returns them, the bounds and the seconds.
 #[pyfunction]
@@ -59,9 +59,9 @@ pub(crate) fn transition_matrices<'py>(
     n: usize,
     q: PyReadonlyArray1<'py, f64>,
     times: PyReadonlyArray1<'py, f64>,
-    place: Place,
+    place: DeviceChoice,
     progress: Option<Bound<'py, PyAny>>,
-) -> PyResult<(Numbers<'py>, Numbers<'py>, f64)> {
+) -> PyResult<(FloatArray<'py>, FloatArray<'py>, f64)> {
     let (at, q, times) = (Instant::now(), q.as_slice()?, times.as_slice()?);
     let wanted = place.wanted().map_err(|error| exception(py, &error))?;
     let p = PyArray1::<f64>::zeros(py, q.len(), false);
@@ -80,7 +80,7 @@ pub(crate) fn transition_matrices<'py>(
 #[pyfunction]
 pub(crate) fn transient_batch<'py>(
     py: Python<'py>,
-    q: Arrays<'py>,
+    q: SparseArrays<'py>,
     begin: Begin<'py>,
     question: Question<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -161,7 +161,7 @@ pub(crate) fn each<R: Send>(
 #[pyfunction]
 pub(crate) fn transient<'py>(
     py: Python<'py>,
-    q: Arrays<'py>,
+    q: SparseArrays<'py>,
     begin: Begin<'py>,
     absorbing: Option<PyReadonlyArray1<'py, bool>>,
     question: Question<'py>,
@@ -180,7 +180,7 @@ pub(crate) fn answer<'py, 'a>(
     initial: &Initial,
     question: &Question<'py>,
     stop: &Stop,
-    chain: impl FnOnce() -> Result<Chain<'a>> + Send,
+    chain: impl FnOnce() -> Result<AsChain<'a>> + Send,
 ) -> PyResult<Bound<'py, PyDict>> {
     let rewards = question.rewards()?;
     let times = &question.times[..];

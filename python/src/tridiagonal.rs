@@ -12,7 +12,7 @@ use crate::watch::brief;
 
 /// `batch` matrices, stored one after another.
 #[derive(FromPyObject)]
-pub(crate) struct Diagonals<'py> {
+pub(crate) struct DiagonalArrays<'py> {
     dl: PyReadonlyArray1<'py, f64>,
     d: PyReadonlyArray1<'py, f64>,
     du: PyReadonlyArray1<'py, f64>,
@@ -21,7 +21,7 @@ pub(crate) struct Diagonals<'py> {
     tolerance: f64,
 }
 
-impl Diagonals<'_> {
+impl DiagonalArrays<'_> {
     fn matrix(&self) -> PyResult<Result<Matrix<'_>>> {
         let matrix = Matrix::new(self.batch, self.dl.as_slice()?, self.d.as_slice()?, self.du.as_slice()?);
         Ok(matrix.map(|matrix| if self.cyclic { matrix.cyclic() } else { matrix }))
@@ -71,10 +71,10 @@ fn answer<'py>(
 #[pyfunction]
 pub(crate) fn solve_tridiagonal<'py>(
     py: Python<'py>,
-    diagonals: Diagonals<'py>,
+    diagonals: DiagonalArrays<'py>,
     b: Vec<PyReadonlyArray1<'py, f64>>,
     transpose: bool,
-    place: Place,
+    place: DeviceChoice,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (matrix, options) = (diagonals.matrix()?, diagonals.options());
     let wanted = place.wanted().map_err(|error| exception(py, &error))?;
@@ -91,7 +91,7 @@ pub(crate) fn solve_tridiagonal<'py>(
 
 self_cell!(
     /// Factorized matrices with the machine that they borrow.
-    struct Kept {
+    struct KeptFactor {
         owner: Machine,
         #[not_covariant]
         dependent: Factor,
@@ -101,7 +101,7 @@ self_cell!(
 /// Matrices kept for any number of solves, one at a time.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct TridiagonalFactor {
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptFactor>,
     rows: usize,
     on_cpu: bool,
 }
@@ -109,7 +109,7 @@ pub(crate) struct TridiagonalFactor {
 #[pymethods]
 impl TridiagonalFactor {
     #[new]
-    fn new(py: Python<'_>, diagonals: Diagonals<'_>, place: Place) -> PyResult<Self> {
+    fn new(py: Python<'_>, diagonals: DiagonalArrays<'_>, place: DeviceChoice) -> PyResult<Self> {
         let options = diagonals.options();
         let (dl, d, du) = (diagonals.dl.as_slice()?, diagonals.d.as_slice()?, diagonals.du.as_slice()?);
         let (batch, cyclic) = (diagonals.batch, diagonals.cyclic);
@@ -117,7 +117,7 @@ impl TridiagonalFactor {
             let wanted = place.wanted()?;
             let system = System::matrix(batch, dl.to_vec(), d.to_vec(), du.to_vec())?;
             let system = if cyclic { system.cyclic() } else { system };
-            let kept = Kept::try_new(wanted.open()?, |machine| Factor::new(machine, system, &options))?;
+            let kept = KeptFactor::try_new(wanted.open()?, |machine| Factor::new(machine, system, &options))?;
             Ok((kept, wanted.is(&DeviceSpec::Cpu)))
         });
         let (kept, on_cpu) = made.map_err(|error| exception(py, &error))?;

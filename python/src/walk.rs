@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kolmo::walk::{Component, Options, Problem, solve};
 
-use crate::matrix::Arrays;
+use crate::matrix::SparseArrays;
 
 /// A request for components of a linear system.
 #[derive(FromPyObject)]
@@ -32,9 +32,9 @@ pub(crate) fn limit(seconds: f64) -> Result<Duration> {
 #[pyfunction]
 pub(crate) fn walk<'py>(
     py: Python<'py>,
-    a: Arrays<'py>,
+    a: SparseArrays<'py>,
     wish: Wish<'py>,
-    place: Place,
+    place: DeviceChoice,
 ) -> PyResult<Bound<'py, PyDict>> {
     let matrix = a.matrix()?;
     let b: Vec<&[f64]> = wish.b.iter().map(|b| b.as_slice()).collect::<std::result::Result<_, _>>()?;

@@ -54,7 +54,7 @@ impl Answer {
 
 /// Result of a property.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Found {
+pub enum Verdict {
     /// Value of a property that asks for a number.
     Number(Answer),
     /// Truth of a property (`None`: undecided), with the number that decides it.
@@ -63,7 +63,7 @@ pub enum Found {
     Refused,
 }
 
-impl Found {
+impl Verdict {
     /// Truth of a value within an interval of the truth values 0 and 1.
     pub(crate) fn truth((low, high): (f64, f64)) -> Self {
         Self::Truth(if low == high { Some(low == 1.0) } else { None }, None)

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::answer::Answer;
-use crate::gradient::{self, Derivatives, Differentiated, RateDerivatives};
+use crate::gradient::{self, AnswerDerivatives, Differentiated, RateDerivatives};
 use crate::qualitative::Decided;
 use crate::reduced::Reduction;
 use crate::source::listed;
-use crate::state_sets::{Set, mask, members};
+use crate::state_sets::{States, mask, members};
 use crate::uniformization::{
-    Begun, Outcome, Quantity, Rates, Request, Stage, UniformizationRun, complete, rounding,
+    Begun, Measure, PhaseRates, ResultsOrLoss, RunStage, TimedMeasure, UniformizationRun, complete, rounding,
 };
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Options, Reward, Status, Total, Transitions, may_reach, reachability,
@@ -20,7 +20,7 @@ use kolmo::{Error, Machine, Progress, Result};
 /// Requested computations on one chain in which a set of states is made absorbing.
 #[derive(Debug)]
 pub(crate) struct AbsorbingRun<T> {
-    pub(crate) absorbing: Set,
+    pub(crate) absorbing: States,
     pub(crate) initial: Initial,
     pub(crate) asked: Vec<T>,
 }
@@ -31,15 +31,15 @@ pub(crate) struct AbsorbingRun<T> {
 pub(crate) type Absorbed = AbsorbingRun<(usize, Option<usize>)>;
 
 /// Moves these requests to a uniformization run at time ∞, instead of linear systems.
-pub(crate) type Reached = AbsorbingRun<(usize, Set)>;
+pub(crate) type Reached = AbsorbingRun<(usize, States)>;
 
 /// Path formula that graph analysis may decide, with probability 0 or 1.
 #[derive(Debug)]
-pub(crate) struct Path {
+pub(crate) struct PathQuery {
     pub(crate) answer: usize,
     pub(crate) initial: Initial,
-    pub(crate) left: Set,
-    pub(crate) right: Set,
+    pub(crate) left: States,
+    pub(crate) right: States,
     pub(crate) times: (f64, f64),
 }
 
@@ -49,13 +49,13 @@ pub(crate) struct Needs {
     pub(crate) sweeps: Vec<UniformizationRun>,
     pub(crate) absorbed: Vec<Absorbed>,
     pub(crate) reached: Vec<Reached>,
-    pub(crate) paths: Vec<Path>,
+    pub(crate) paths: Vec<PathQuery>,
     pub(crate) rewards: Vec<Reward>,
     /// Upper bound of each reward structure's absolute values in any state.
     pub(crate) limits: Vec<f64>,
     pub(crate) answers: Vec<Answer>,
     /// Phases of a schedule; none if the rates are constant.
-    pub(crate) phases: Vec<Rates>,
+    pub(crate) phases: Vec<PhaseRates>,
     /// Derivatives of rates and rewards by the constants of the gradient.
     pub(crate) gradient: Vec<RateDerivatives>,
     /// Boundary states. `allowed` is the probability that may be lost in them.
@@ -98,7 +98,7 @@ pub(crate) struct Solved {
     /// Maximum probability in each boundary state over all runs.
     pub(crate) left: Vec<f64>,
     /// Derivatives of the answers, if requested.
-    pub(crate) derivatives: Derivatives,
+    pub(crate) derivatives: AnswerDerivatives,
 }
 
 /// Planned computations of a chain, with the results so far.
@@ -181,7 +181,7 @@ impl ChainWork {
             terms: 0,
             bound: Parts::default(),
             left: vec![0.0; needs.edge.len()],
-            derivatives: Derivatives::new(),
+            derivatives: AnswerDerivatives::new(),
         };
         solved.refused.resize(solved.answers.len(), None);
         let mut paths = std::mem::take(&mut needs.paths);
@@ -220,14 +220,14 @@ impl ChainWork {
         watch: &mut dyn Progress,
     ) -> Result<Begun<'a>> {
         let Needs { rewards, edge, allowed, phases, .. } = &self.needs;
-        let stage = |(end, late), transitions: &Arc<dyn Transitions>, rewards| Stage {
+        let stage = |(end, late), transitions: &Arc<dyn Transitions>, rewards| RunStage {
             end,
             late,
             transitions: transitions.clone(),
             rewards,
             given: Arc::default(),
         };
-        let mut stages: Vec<Stage<'_>> = Vec::new();
+        let mut stages: Vec<RunStage<'_>> = Vec::new();
         let mut start: f64 = 0.0;
         for phase in phases {
             // The lower time bound of an interval splits the phase that contains it. A change that
@@ -250,7 +250,7 @@ impl ChainWork {
     }
 
     /// Enters the results of uniformization run number `k` into the answers.
-    fn take(&mut self, k: usize, found: Result<Outcome>, machine: &Machine) -> Result<()> {
+    fn take(&mut self, k: usize, found: Result<ResultsOrLoss>, machine: &Machine) -> Result<()> {
         let Self { needs: Needs { sweeps, limits, .. }, solved, exceeded, .. } = self;
         let sweep = &sweeps[k];
         let found = match solved.kept(found, sweep.asked.iter().map(|asked| asked.answer))? {
@@ -274,7 +274,7 @@ impl ChainWork {
             let rounding = rounding(&found.solution, result, machine.precision);
             let value = |k: usize| &result.rewards[found.reward_place(k)];
             solved.answers[asked.answer] = match asked.what {
-                Quantity::States(_) => {
+                Measure::States(_) => {
                     // Clamping to [0, 1] brings the value closer to the exact probability.
                     let value = (sum - found.early).clamp(0.0, 1.0);
                     // Sums of several probabilities and differences have a rounding error.
@@ -282,13 +282,13 @@ impl ChainWork {
                     let rounding = if rounded { f64::EPSILON * (sum + found.early) } else { 0.0 };
                     Answer { value, error: total + rounding, loss, inside: false }
                 }
-                Quantity::Instantaneous(k) => Answer {
+                Measure::Instantaneous(k) => Answer {
                     value: if found.vectors { *sum } else { value(k).instantaneous },
                     error: limits[k] * (total + rounding),
                     loss: limits[k] * loss,
                     inside: false,
                 },
-                Quantity::Cumulative(k) => Answer {
+                Measure::Cumulative(k) => Answer {
                     value: value(k).cumulative,
                     error: limits[k] * found.cumulative_error(*place, machine.precision),
                     loss: limits[k] * asked.time * loss,
@@ -313,7 +313,7 @@ impl ChainWork {
         }
         if !needs.gradient.is_empty() {
             let of = &self.transitions;
-            let mut take = |(status, found): (Status, Derivatives)| {
+            let mut take = |(status, found): (Status, AnswerDerivatives)| {
                 solved.status = if status == Status::Met { solved.status } else { status };
                 solved.derivatives.extend(found);
             };
@@ -366,7 +366,7 @@ type IntervalKind = [bool; 4];
 /// Qualitative results on one graph, by the state sets of a formula and the kind of its interval.
 #[derive(Debug)]
 pub(crate) struct Decisions {
-    all: Vec<(Set, Set, IntervalKind, Arc<Decided>)>,
+    all: Vec<(States, States, IntervalKind, Arc<Decided>)>,
     /// True if results are kept for further chains with this graph.
     kept: bool,
 }
@@ -396,16 +396,16 @@ impl Decisions {
     /// Returns the index of each formula's answer with its result, in the order of `paths`.
     fn decide(
         &mut self,
-        paths: &[Path],
+        paths: &[PathQuery],
         transitions: &dyn Transitions,
         edge: &[u32],
         answers: &mut [Answer],
     ) -> Vec<(usize, Arc<Decided>)> {
-        let equal = |a: &Set, b: &Set| Arc::ptr_eq(a, b) || a == b;
+        let equal = |a: &States, b: &States| Arc::ptr_eq(a, b) || a == b;
         let mut all = Vec::new();
-        for Path { answer, initial, left, right, times: (from, to) } in paths {
+        for PathQuery { answer, initial, left, right, times: (from, to) } in paths {
             let kind = [*from > 0.0, from == to, *to == 0.0, to.is_infinite()];
-            let same = |(l, r, k, _): &&(Set, Set, IntervalKind, Arc<Decided>)| {
+            let same = |(l, r, k, _): &&(States, States, IntervalKind, Arc<Decided>)| {
                 *k == kind && equal(l, left) && equal(r, right)
             };
             let known = self.all.iter().find(same).map(|(.., decided)| decided.clone());
@@ -457,7 +457,7 @@ impl Reached {
 
     /// Makes states absorbing from which all requested probabilities are decided.
     fn narrowed(self, decided: &[(usize, Arc<Decided>)]) -> Self {
-        let of = |(answer, _): &(usize, Set)| {
+        let of = |(answer, _): &(usize, States)| {
             let known = decided.iter().find(|(path, _)| path == answer);
             &*known.expect("a path of each probability that is asked for").1
         };
@@ -475,10 +475,10 @@ impl Reached {
     /// Requests these probabilities from uniformization at time ∞, instead of linear systems.
     fn sweep_with(self, sweeps: &mut Vec<UniformizationRun>) {
         let Self { absorbing, initial, asked } = self;
-        let asked = asked.into_iter().map(|(answer, set)| Request {
+        let asked = asked.into_iter().map(|(answer, set)| TimedMeasure {
             answer,
             time: f64::INFINITY,
-            what: Quantity::States(set),
+            what: Measure::States(set),
         });
         let same = |sweep: &&mut UniformizationRun| {
             sweep.later.is_none() && Arc::ptr_eq(&sweep.absorbing, &absorbing) && sweep.initial == initial

@@ -1,6 +1,6 @@
 //! Filters: values of a property in several states, aggregated to one or listed.
 
-use crate::answer::{Answer, Found};
+use crate::answer::{Answer, Verdict};
 use crate::source::{is_truth, refuse};
 use crate::state_sets::members;
 use crate::state_values::{EachState, Everywhere};
@@ -27,7 +27,7 @@ impl EachState<'_> {
     }
 
     /// Aggregates the values of a formula over the states `among`, by a filter of this kind.
-    pub(crate) fn over(&self, kind: FilterKind, formula: &Formula, among: &[u32]) -> Result<Found> {
+    pub(crate) fn over(&self, kind: FilterKind, formula: &Formula, among: &[u32]) -> Result<Verdict> {
         let count = |set: &[bool]| among.iter().filter(|state| set[**state as usize]).count();
         let one = |sure: bool, possible: bool| (f64::from(u8::from(sure)), f64::from(u8::from(possible)));
         let first = among[0] as usize;
@@ -36,21 +36,21 @@ impl EachState<'_> {
                 let truths = self.truths(formula)?;
                 let (must, may) = (count(&truths.must), count(&truths.may));
                 Ok(match kind {
-                    FilterKind::ForAll => Found::truth(one(must == among.len(), may == among.len())),
-                    FilterKind::Exists => Found::truth(one(must > 0, may > 0)),
-                    _ => Found::Number(Answer::within((must as f64, may as f64))),
+                    FilterKind::ForAll => Verdict::truth(one(must == among.len(), may == among.len())),
+                    FilterKind::Exists => Verdict::truth(one(must > 0, may > 0)),
+                    _ => Verdict::Number(Answer::within((must as f64, may as f64))),
                 })
             }
             FilterKind::First | FilterKind::State if is_truth(formula) => {
                 let truths = self.truths(formula)?;
-                Ok(Found::truth(one(truths.must[first], truths.may[first])))
+                Ok(Verdict::truth(one(truths.must[first], truths.may[first])))
             }
             FilterKind::First | FilterKind::State => {
                 let found = self.numbers(formula)?;
-                Ok(Found::Number(Answer::new(found.values[first], found.bounds[first])))
+                Ok(Verdict::Number(Answer::new(found.values[first], found.bounds[first])))
             }
             FilterKind::Min | FilterKind::Max | FilterKind::Sum | FilterKind::Average => {
-                Ok(Found::Number(aggregated(kind, &self.numbers(formula)?, among)))
+                Ok(Verdict::Number(aggregated(kind, &self.numbers(formula)?, among)))
             }
             _ => refuse("a filter with several values cannot be nested; make it a property of its own"),
         }
@@ -63,7 +63,7 @@ impl EachState<'_> {
         kind: FilterKind,
         formula: &Formula,
         states: Option<&Formula>,
-    ) -> Result<Vec<(String, Found)>> {
+    ) -> Result<Vec<(String, Verdict)>> {
         let among = self.among(kind, states)?;
         if kind == FilterKind::Range {
             let ends = [("min", FilterKind::Min), ("max", FilterKind::Max)];
@@ -84,7 +84,7 @@ impl EachState<'_> {
         let found = |&state: &u32| {
             let range = ranges[state as usize];
             let truth = is_truth(formula);
-            let found = if truth { Found::truth(range) } else { Found::Number(Answer::within(range)) };
+            let found = if truth { Verdict::truth(range) } else { Verdict::Number(Answer::within(range)) };
             (self.name_of(state as usize), found)
         };
         Ok(among.iter().filter(shown).map(found).collect())

@@ -8,7 +8,7 @@ use crate::compensated;
 use crate::errors::refused;
 use crate::source::refuse;
 use crate::state_sets::mask;
-use crate::uniformization::{Quantity, Request, UniformizationRun};
+use crate::uniformization::{Measure, TimedMeasure, UniformizationRun};
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::gradient::{Bounded, Parameter, TimeGradient, forward};
 use kolmo::transient::long_run::{
@@ -21,7 +21,7 @@ use kolmo::{Error, Machine, Progress, Result};
 pub type Derivative = std::result::Result<Answer, String>;
 
 /// Derivatives of each answer by all constants. Keys are indices of answers.
-pub(crate) type Derivatives = HashMap<usize, Vec<Derivative>>;
+pub(crate) type AnswerDerivatives = HashMap<usize, Vec<Derivative>>;
 
 /// Derivatives of the rates and rewards of a chain by a constant.
 #[derive(Debug)]
@@ -45,10 +45,10 @@ pub(crate) struct Differentiated<'a> {
 /// A reward structure is given by its name, `None` for the first one. The flag is true if its
 /// transition rewards are ignored. Fails for rates without a derivative.
 pub(crate) fn evaluated(
-    all: &[kolmo_model::Derivatives<'_>],
+    all: &[kolmo_model::ModelDerivatives<'_>],
     structures: &[(Option<String>, bool)],
 ) -> Result<Vec<RateDerivatives>> {
-    let of = |derivatives: &kolmo_model::Derivatives<'_>| {
+    let of = |derivatives: &kolmo_model::ModelDerivatives<'_>| {
         let (chain, rates) = (derivatives.space.chain(), derivatives.rates().map_err(refused)?);
         let starts: Vec<usize> = chain.offsets.iter().map(|&offset| offset as usize).collect();
         let (n, rewards) = (starts.len() - 1, structures.iter());
@@ -86,10 +86,10 @@ fn absorbed(
 
 /// Returns the derivatives of several answers, or the same reason for each if one is invalid.
 fn kept(
-    found: Result<(Status, Derivatives)>,
+    found: Result<(Status, AnswerDerivatives)>,
     answers: impl Iterator<Item = usize>,
     needs: Differentiated<'_>,
-) -> Result<(Status, Derivatives)> {
+) -> Result<(Status, AnswerDerivatives)> {
     match found {
         Err(Error::Invalid(_, why)) => {
             let all = vec![Err(why); needs.gradient.len()];
@@ -110,12 +110,12 @@ pub(crate) fn solve(
     needs: Differentiated<'_>,
     (machine, options): (&Machine, &Options),
     watch: &mut dyn Progress,
-) -> Result<(Status, Derivatives)> {
-    let asked: Vec<&Request> = run.asked.iter().filter(|asked| asked.time.is_infinite() == endless).collect();
+) -> Result<(Status, AnswerDerivatives)> {
+    let asked: Vec<_> = run.asked.iter().filter(|asked| asked.time.is_infinite() == endless).collect();
     let (chain, parameters) = absorbed(transitions, &run.absorbing, needs);
     let mut solved = || {
         if asked.is_empty() {
-            return Ok((Status::Met, Derivatives::new()));
+            return Ok((Status::Met, AnswerDerivatives::new()));
         }
         if run.later.is_some() {
             return refuse(
@@ -126,7 +126,7 @@ pub(crate) fn solve(
         times.sort_unstable_by(f64::total_cmp);
         times.dedup();
         let problem = Problem::new(&*chain.transitions, &run.initial, &times);
-        let integrals = asked.iter().any(|asked| matches!(asked.what, Quantity::Cumulative(_)));
+        let integrals = asked.iter().any(|asked| matches!(asked.what, Measure::Cumulative(_)));
         let found = if endless {
             let initial = Some(&run.initial);
             let (probabilities, derivatives) =
@@ -137,7 +137,7 @@ pub(crate) fn solve(
         };
         let met = |vector: &Bounded| vector.is_within(options.epsilon);
         let met = found.iter().all(|time| time.derivatives.iter().all(met));
-        let of = |asked: &&Request| {
+        let of = |asked: &&TimedMeasure| {
             let time = &found[times.partition_point(|time| *time < asked.time)];
             let derivative = |k: usize| of_request(asked, time, k, needs);
             (asked.answer, (0..parameters.len()).map(derivative).collect())
@@ -156,7 +156,7 @@ pub(crate) fn solve_ever(
     needs: Differentiated<'_>,
     options: &Options,
     watch: &mut dyn Progress,
-) -> Result<(Status, Derivatives)> {
+) -> Result<(Status, AnswerDerivatives)> {
     let (chain, parameters) = absorbed(transitions, absorbing, needs);
     let mut solved = || {
         let (_, found) = match set {
@@ -189,13 +189,13 @@ pub(crate) fn solve_ever(
         };
         let met = found.iter().all(|own| own.status == Status::Met);
         let all = found.iter().map(mean).collect();
-        Ok((if met { Status::Met } else { Status::NotMet }, Derivatives::from([(answer, all)])))
+        Ok((if met { Status::Met } else { Status::NotMet }, AnswerDerivatives::from([(answer, all)])))
     };
     kept(solved(), [answer].into_iter(), needs)
 }
 
 /// Returns the derivative of a requested quantity by constant number `k`.
-fn of_request(asked: &Request, time: &TimeGradient, k: usize, needs: Differentiated<'_>) -> Derivative {
+fn of_request(asked: &TimedMeasure, time: &TimeGradient, k: usize, needs: Differentiated<'_>) -> Derivative {
     let (own, derivative) = (&time.probabilities, &time.derivatives[k]);
     let reward = |place: usize, own: &Bounded, derivative: &Bounded| {
         let (rewards, derivatives) =
@@ -208,11 +208,11 @@ fn of_request(asked: &Request, time: &TimeGradient, k: usize, needs: Differentia
         Ok(sum([(rewards, derivative), (derivatives, own)].into_iter().flat_map(of), given))
     };
     let answer: std::result::Result<Answer, &String> = match &asked.what {
-        Quantity::States(states) => {
+        Measure::States(states) => {
             Ok(sum(states.iter().map(|&state| derivative.values[state as usize]), derivative.bound))
         }
-        Quantity::Instantaneous(place) => reward(*place, own, derivative),
-        Quantity::Cumulative(place) => {
+        Measure::Instantaneous(place) => reward(*place, own, derivative),
+        Measure::Cumulative(place) => {
             let Some((own, all)) = time.integrals.as_ref() else {
                 return Err("derivatives of rewards over all time are not supported".to_owned());
             };

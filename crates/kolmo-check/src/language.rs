@@ -9,7 +9,7 @@ use kolmo::internals::Csr;
 use kolmo::lane::{available_memory, expect_memory};
 use kolmo::transient::{Chain, Initial, Labels, Reward, StateNames, TransitionList};
 use kolmo::{Error, Result};
-use kolmo_model::{Instance, Model, Options, StateSpace, Type, Value, decoded};
+use kolmo_model::{Instance, Options, PrismModel, StateSpace, Type, Value, decoded};
 
 /// File extensions of models. The parser rejects models of other types than `ctmc`.
 const ENDINGS: [&str; 4] = ["sm", "prism", "pm", "nm"];
@@ -22,9 +22,9 @@ pub fn is_model(spec: &str) -> bool {
 
 /// Reads a model from a file.
 /// Fails for an unreadable file, and for errors in the text, with their places.
-pub fn read(path: &str) -> Result<Model> {
+pub fn read(path: &str) -> Result<PrismModel> {
     let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    Model::parse(path, &decoded(bytes)).map_err(refused)
+    PrismModel::parse(path, &decoded(bytes)).map_err(refused)
 }
 
 /// Explores an instance of a model, within `limit` bytes.
@@ -93,7 +93,7 @@ pub(crate) fn started(chain: Chain, space: &StateSpace) -> Chain {
 /// Fails for too little memory.
 pub(crate) fn joined(
     name: &str,
-    rows: kolmo_model::Chain,
+    rows: kolmo_model::TransitionMatrix,
     self_loops: Option<Vec<(u32, f64)>>,
 ) -> Result<Chain> {
     let (n, transitions) = (rows.offsets.len() - 1, rows.columns.len());
@@ -106,8 +106,8 @@ pub(crate) fn joined(
 }
 
 /// Lists transitions by source, followed by the self-loops.
-fn list(rows: kolmo_model::Chain, self_loops: &[(u32, f64)]) -> TransitionList {
-    let kolmo_model::Chain { offsets, columns, rates: mut rate } = rows;
+fn list(rows: kolmo_model::TransitionMatrix, self_loops: &[(u32, f64)]) -> TransitionList {
+    let kolmo_model::TransitionMatrix { offsets, columns, rates: mut rate } = rows;
     let mut to = Arc::unwrap_or_clone(columns);
     let mut from = Vec::with_capacity(to.len());
     for (state, row) in (0u32..).zip(offsets.windows(2)) {

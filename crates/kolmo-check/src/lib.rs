@@ -4,8 +4,8 @@
 //! use kolmo::Machine;
 //! use kolmo::lane::{DeviceSpec, OpenOptions};
 //! use kolmo::transient::Options;
-//! use kolmo_check::{Case, Found, Questions, Source, Subject, language};
-//! use kolmo_model::{Model, Value};
+//! use kolmo_check::{Case, ChainRef, Questions, Subject, Verdict, language};
+//! use kolmo_model::{PrismModel, Value};
 //!
 //! let text = r#"
 //!     ctmc
@@ -17,17 +17,17 @@
 //!     endmodule
 //!     label "full" = q = N;
 //! "#;
-//! let model = Model::parse("queue.sm", text).expect("a model");
+//! let model = PrismModel::parse("queue.sm", text).expect("a model");
 //! let subject = Subject::Language(model.clone());
 //! let questions = Questions::read(&["P=? [ F<=10 \"full\" ]".to_owned()], &subject)?;
 //! let constants = [("N".to_owned(), Value::Int(4))];
 //! let instance = model.with_constants(&constants).expect("values of all constants");
 //! let space = language::explore(&instance, None, &|_| true)?;
-//! let asked = questions.plan(Source::Explored(&space), &Case::of(&constants), &mut ())?;
+//! let asked = questions.plan(ChainRef::Explored(&space), &Case::of(&constants), &mut ())?;
 //! let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
 //! let chain = language::bare("queue.sm", space)?;
 //! let answers = asked.answer(chain, &machine, &Options::default(), &mut ())?;
-//! let Found::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
+//! let Verdict::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
 //! assert!((answer.value - 0.711).abs() < 1e-3 && answer.error < 1e-8, "{answer:?}");
 //! # Ok::<(), kolmo::Error>(())
 //! ```
@@ -55,14 +55,14 @@ pub mod truncation;
 mod uniformization;
 pub mod until;
 
-pub use answer::{Answer, Found};
+pub use answer::{Answer, Verdict};
 pub use gradient::Derivative;
-pub use query::{Answers, Asked, Case, Questions, Row, Subject, is_file};
+pub use query::{Answers, Asked, Case, PropertyAnswer, Questions, Subject, is_file};
 pub use schedule::{Changes, Changing, Scheduled, expect_phase, joint, phases};
-pub use source::Source;
+pub use source::ChainRef;
 pub use study::{Ready, Study};
 pub use truncation::Truncation;
-pub use uniformization::End;
+pub use uniformization::PhaseEnd;
 
 // Compensated sum of rates or probabilities.
 use kolmo::transient::exit_rate as compensated;

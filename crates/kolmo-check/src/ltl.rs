@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::language;
-use crate::source::{Source, refuse};
+use crate::source::{ChainRef, refuse};
 use crate::state_values::{EachState, Everywhere, expect_loops, row_of};
 use kolmo::Result;
 use kolmo::lane::expect_memory;
@@ -31,16 +31,16 @@ const MOST: (usize, usize) = (20_000, 1000);
 
 /// Obligation on a path. Operands are numbers of formulas.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Node {
+enum LtlNode {
     /// The first state of the path is in the state set of this number.
     State(u32),
     Next(u32),
-    Until(Until),
+    Until(UntilOp),
 }
 
 /// `left U[from,to] right`, or its dual `left R[from,to] right`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Until {
+struct UntilOp {
     release: bool,
     left: u32,
     right: u32,
@@ -67,8 +67,8 @@ struct Automaton<'a, 'b> {
     /// Closed classes, and the class of each state. Both are empty if no `R` needs them.
     classes: Vec<Vec<u32>>,
     class_of: Vec<Option<u32>>,
-    nodes: Vec<Node>,
-    numbers_of_nodes: HashMap<Node, u32>,
+    nodes: Vec<LtlNode>,
+    numbers_of_nodes: HashMap<LtlNode, u32>,
     formulas: Vec<Rc<Sets>>,
     numbers: HashMap<Rc<Sets>, u32>,
     /// Results of [`Self::step`] and [`Self::reduced`].
@@ -120,7 +120,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
         own.formula(Vec::new())?;
         own.formula(vec![Vec::new()])?;
         let formula = own.compiled(ltl)?;
-        if own.nodes.iter().any(|node| matches!(node, Node::Next(_))) {
+        if own.nodes.iter().any(|node| matches!(node, LtlNode::Next(_))) {
             expect_loops(each.source)?;
         }
         if !chooses && own.is_eternal(formula) {
@@ -136,7 +136,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
     fn compiled(&mut self, ltl: &Ltl) -> Result<u32> {
         match ltl {
             Ltl::State(condition) => {
-                let set = self.nodes.iter().filter(|node| matches!(node, Node::State(_))).count();
+                let set = self.nodes.iter().filter(|node| matches!(node, LtlNode::State(_))).count();
                 if set == 64 {
                     return refuse("a formula of LTL has more than 64 conditions of states");
                 }
@@ -145,7 +145,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
                     .iter_mut()
                     .zip(states)
                     .for_each(|(all, member)| *all |= u64::from(member) << set);
-                self.node(Node::State(set as u32))
+                self.node(LtlNode::State(set as u32))
             }
             Ltl::And(parts) => parts.iter().try_fold(TRUE, |all, part| {
                 let part = self.compiled(part)?;
@@ -157,7 +157,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
             }),
             Ltl::Next(then) => {
                 let then = self.compiled(then)?;
-                self.node(Node::Next(then))
+                self.node(LtlNode::Next(then))
             }
             Ltl::Until { release, operands, times } => {
                 let (left, right) = (self.compiled(&operands[0])?, self.compiled(&operands[1])?);
@@ -166,7 +166,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
                     true => ENDLESS,
                     false => time.min(1e9) as u32,
                 });
-                self.node(Node::Until(Until { release: *release, left, right, from, to }))
+                self.node(LtlNode::Until(UntilOp { release: *release, left, right, from, to }))
             }
         }
     }
@@ -201,7 +201,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
     }
 
     /// Number of the formula that is a single obligation.
-    fn node(&mut self, node: Node) -> Result<u32> {
+    fn node(&mut self, node: LtlNode) -> Result<u32> {
         let next = self.nodes.len() as u32;
         let number = *self.numbers_of_nodes.entry(node).or_insert(next);
         if number == next {
@@ -253,17 +253,17 @@ impl<'a, 'b> Automaton<'a, 'b> {
 
     fn after(&mut self, number: u32, letter: u64) -> Result<u32> {
         let own = match self.nodes[number as usize] {
-            Node::State(set) => return Ok(if letter >> set & 1 == 1 { TRUE } else { FALSE }),
-            Node::Next(then) => return Ok(then),
+            LtlNode::State(set) => return Ok(if letter >> set & 1 == 1 { TRUE } else { FALSE }),
+            LtlNode::Next(then) => return Ok(then),
             node if !self.chooses && self.is_tail(number) => return self.node(node),
-            Node::Until(own) => own,
+            LtlNode::Until(own) => own,
         };
         let (left, right) = (self.step(own.left, letter)?, self.step(own.right, letter)?);
         if own.to == 0 {
             return Ok(right);
         }
         let to = if own.to == ENDLESS { ENDLESS } else { own.to - 1 };
-        let rest = self.node(Node::Until(Until { from: own.from.saturating_sub(1), to, ..own }))?;
+        let rest = self.node(LtlNode::Until(UntilOp { from: own.from.saturating_sub(1), to, ..own }))?;
         let later = if own.release { self.or(left, rest)? } else { self.and(left, rest)? };
         match (own.from, own.release) {
             (0, false) => self.or(right, later),
@@ -273,8 +273,8 @@ impl<'a, 'b> Automaton<'a, 'b> {
     }
 
     /// Returns `F b` or `G b` without times.
-    fn unbounded(&self, number: u32) -> Option<Until> {
-        let Node::Until(own) = self.nodes[number as usize] else { return None };
+    fn unbounded(&self, number: u32) -> Option<UntilOp> {
+        let LtlNode::Until(own) = self.nodes[number as usize] else { return None };
         let left = if own.release { FALSE } else { TRUE };
         (own.left == left && own.right > TRUE && (own.from, own.to) == (0, ENDLESS)).then_some(own)
     }
@@ -290,9 +290,9 @@ impl<'a, 'b> Automaton<'a, 'b> {
     /// True if a formula contains an `R` without an end.
     fn is_eternal(&self, formula: u32) -> bool {
         let of_node = |&node: &u32| match self.nodes[node as usize] {
-            Node::State(_) => false,
-            Node::Next(then) => self.is_eternal(then),
-            Node::Until(own) => {
+            LtlNode::State(_) => false,
+            LtlNode::Next(then) => self.is_eternal(then),
+            LtlNode::Until(own) => {
                 (own.release && own.to == ENDLESS) || self.is_eternal(own.left) || self.is_eternal(own.right)
             }
         };
@@ -314,30 +314,30 @@ impl<'a, 'b> Automaton<'a, 'b> {
 
     fn reduced_node(&mut self, number: u32, class: u32) -> Result<u32> {
         let own = match self.nodes[number as usize] {
-            node @ Node::State(_) => return self.node(node),
-            Node::Next(then) => {
+            node @ LtlNode::State(_) => return self.node(node),
+            LtlNode::Next(then) => {
                 let then = self.reduced(then, class)?;
-                return self.node(Node::Next(then));
+                return self.node(LtlNode::Next(then));
             }
-            Node::Until(own) => own,
+            LtlNode::Until(own) => own,
         };
         let (left, right) = (self.reduced(own.left, class)?, self.reduced(own.right, class)?);
         if !own.release || own.to != ENDLESS {
             let known = right <= TRUE && own.from == 0;
-            return if known { Ok(right) } else { self.node(Node::Until(Until { left, right, ..own })) };
+            return if known { Ok(right) } else { self.node(LtlNode::Until(UntilOp { left, right, ..own })) };
         }
         if own.from > 0 {
-            let rest = self.node(Node::Until(Until { from: own.from - 1, ..own }))?;
+            let rest = self.node(LtlNode::Until(UntilOp { from: own.from - 1, ..own }))?;
             let rest = self.reduced(rest, class)?;
-            let rest = self.node(Node::Next(rest))?;
+            let rest = self.node(LtlNode::Next(rest))?;
             return self.or(left, rest);
         }
         if self.is_sure(right, class)? {
             return Ok(TRUE);
         }
         let both = self.and(left, right)?;
-        let until = Until { release: false, left: right, right: both, ..own };
-        if both == FALSE { Ok(FALSE) } else { self.node(Node::Until(until)) }
+        let until = UntilOp { release: false, left: right, right: both, ..own };
+        if both == FALSE { Ok(FALSE) } else { self.node(LtlNode::Until(until)) }
     }
 
     /// True if a formula without an endless `R` almost surely holds from all states of a class.
@@ -410,7 +410,7 @@ impl<'a, 'b> Automaton<'a, 'b> {
         if !self.formulas[from as usize][0].contains(&promise) {
             return Ok(true);
         }
-        let Node::Until(own) = self.nodes[promise as usize] else { return Ok(true) };
+        let LtlNode::Until(own) = self.nodes[promise as usize] else { return Ok(true) };
         let right = self.step(own.right, self.letters[state as usize])?;
         let kept = &self.formulas[to as usize][0];
         Ok(self.formulas[right as usize].iter().any(|set| set.iter().all(|node| kept.contains(node))))
@@ -421,7 +421,8 @@ impl<'a, 'b> Automaton<'a, 'b> {
     /// Source: E. A. Emerson and C.-L. Lei, "Efficient model checking in fragments of the
     /// propositional mu-calculus", LICS 1986.
     fn fair(&mut self, product: &mut ChainProduct) -> Result<Vec<bool>> {
-        let is_promise = |node: &Node| matches!(node, Node::Until(own) if !own.release && own.to == ENDLESS);
+        let is_promise =
+            |node: &LtlNode| matches!(node, LtlNode::Until(own) if !own.release && own.to == ENDLESS);
         let promises = (0u32..).zip(&self.nodes).filter(|(_, node)| is_promise(node)).map(|(k, _)| Some(k));
         let promises: Vec<Option<u32>> = promises.chain([None]).collect();
         let list = product.list.clone();
@@ -485,7 +486,7 @@ impl EachState<'_> {
         let mut product = automaton.product(formula, &states, true)?;
         let chain = product.chain(self.is_discrete())?;
         let told = &mut **self.told.borrow_mut();
-        let mut own = EachState::new(Source::File(&chain), self.epsilon, told);
+        let mut own = EachState::new(ChainRef::File(&chain), self.epsilon, told);
         own.given.clone_from(&self.given);
         let found = of(&product, &own, automaton.is_eternal(formula))?;
         Ok(found.at(product.starts.iter().map(|start| start[0] as usize)))

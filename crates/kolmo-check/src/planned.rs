@@ -1,26 +1,26 @@
 //! Values of properties in terms of planned answers.
 
-use crate::answer::{Answer, Found};
-use crate::gradient::{Derivative, Derivatives};
+use crate::answer::{Answer, Verdict};
+use crate::gradient::{AnswerDerivatives, Derivative};
 use crate::state_values::decide;
 use kolmo::Result;
-use kolmo_model::properties::{Bound, Combination};
+use kolmo_model::properties::{Combination, Threshold};
 
 /// Plan of a property: its value in terms of the planned answers.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Planned {
-    Found(Found),
+pub(crate) enum ValuePlan {
+    Found(Verdict),
     /// One answer, or an interval between two answers (indices), with an optional threshold.
     Number {
         asked: (usize, Option<usize>),
-        bound: Option<Bound>,
+        bound: Option<Threshold>,
         complement: bool,
         probability: bool,
     },
     Combination(Combination, Vec<Self>),
 }
 
-impl Planned {
+impl ValuePlan {
     /// Reason why the property has no answer. `refused` has the reason per planned answer.
     pub(crate) fn refusal<'a>(&self, refused: &'a [Option<String>]) -> Option<&'a str> {
         match self {
@@ -33,7 +33,7 @@ impl Planned {
     }
 
     /// Returns the derivative of the property by constant number `k`.
-    pub(crate) fn derivative(&self, all: &Derivatives, k: usize) -> Derivative {
+    pub(crate) fn derivative(&self, all: &AnswerDerivatives, k: usize) -> Derivative {
         let Self::Number { asked: (answer, None), bound: None, complement, .. } = self else {
             return Err(
                 "derivatives exist for the number of one operator alone: expected P=?, R=?, S=? or T=?"
@@ -50,7 +50,7 @@ impl Planned {
     }
 
     /// Evaluates the property from the answers.
-    pub(crate) fn found(&self, answers: &[Answer]) -> Result<Found> {
+    pub(crate) fn found(&self, answers: &[Answer]) -> Result<Verdict> {
         match self {
             Self::Found(found) => Ok(*found),
             Self::Number { asked: (low, high), bound, complement, probability } => {
@@ -74,11 +74,11 @@ impl Planned {
                 if *probability {
                     answer = answer.probable();
                 }
-                let Some(bound) = bound else { return Ok(Found::Number(answer)) };
-                Ok(Found::Truth(decide(bound, &answer, *probability), Some(answer)))
+                let Some(bound) = bound else { return Ok(Verdict::Number(answer)) };
+                Ok(Verdict::Truth(decide(bound, &answer, *probability), Some(answer)))
             }
             Self::Combination(combination, parts) => {
-                let parts: Vec<Found> =
+                let parts: Vec<Verdict> =
                     parts.iter().map(|part| part.found(answers)).collect::<Result<_>>()?;
                 Ok(combined(combination, &parts))
             }
@@ -87,13 +87,13 @@ impl Planned {
 }
 
 /// Evaluates a combination from the intervals of its operands.
-fn combined(combination: &Combination, parts: &[Found]) -> Found {
-    let ranges: Vec<(f64, f64)> = parts.iter().map(Found::range).collect();
+fn combined(combination: &Combination, parts: &[Verdict]) -> Verdict {
+    let ranges: Vec<(f64, f64)> = parts.iter().map(Verdict::range).collect();
     let range = combination.range(&ranges);
     if combination.is_truth() {
-        return Found::truth(range);
+        return Verdict::truth(range);
     }
     let answer = Answer::within(range);
-    let lost = parts.iter().any(|part| matches!(part, Found::Number(part) if part.loss > 0.0));
-    Found::Number(Answer { loss: if lost { answer.error } else { 0.0 }, ..answer })
+    let lost = parts.iter().any(|part| matches!(part, Verdict::Number(part) if part.loss > 0.0));
+    Verdict::Number(Answer { loss: if lost { answer.error } else { 0.0 }, ..answer })
 }

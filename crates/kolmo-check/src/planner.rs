@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::answer::{Answer, Found};
-use crate::executor::{AbsorbingRun, Needs, Path};
+use crate::answer::{Answer, Verdict};
+use crate::executor::{AbsorbingRun, Needs, PathQuery};
 use crate::gradient::evaluated;
 use crate::language::reward_limit;
-use crate::planned::Planned;
-use crate::source::{Source, asks, cumulative_rewards, is_operator, is_truth, listed, refuse};
-use crate::state_sets::{Set, members};
+use crate::planned::ValuePlan;
+use crate::source::{ChainRef, asks, cumulative_rewards, is_operator, is_truth, listed, refuse};
+use crate::state_sets::{States, members};
 use crate::state_values::{EachState, Everywhere, Truths, expect_loops, expected};
-use crate::uniformization::{Quantity, Request, UniformizationRun};
+use crate::uniformization::{Measure, TimedMeasure, UniformizationRun};
 use kolmo::Result;
 use kolmo::transient::{Initial, Reward};
-use kolmo_model::properties::{self, Bound, Formula, Goal};
-use kolmo_model::{Derivatives, FilterKind, Values};
+use kolmo_model::properties::{Formula, PathFormula, RewardKind, Threshold};
+use kolmo_model::{FilterKind, ModelDerivatives, PerState};
 
 /// Initial states of a query.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ fn expect_one(start: &InitialStates) -> Result<()> {
 /// Adds a request to the run with these absorbing and initial states.
 fn ask_run<T>(
     runs: &mut Vec<AbsorbingRun<T>>,
-    absorbing: &Set,
+    absorbing: &States,
     InitialStates { initial, .. }: &InitialStates,
     asked: T,
 ) {
@@ -61,7 +61,7 @@ fn ask_run<T>(
 pub(crate) struct Plan<'a> {
     each: EachState<'a>,
     start: InitialStates,
-    sets: Vec<Set>,
+    sets: Vec<States>,
     needs: Needs,
     /// Reward structures in use: name, and true for state rewards alone.
     known: Vec<(Option<String>, bool)>,
@@ -71,8 +71,8 @@ impl<'a> Plan<'a> {
     /// Starts a plan. `allowed` is the probability that may be lost in boundary states.
     pub(crate) fn new(each: EachState<'a>, allowed: f64) -> Self {
         let initial = match each.source {
-            Source::Explored(space) => Initial::Uniform(space.initial().to_vec()),
-            Source::File(chain) => chain.initial.clone(),
+            ChainRef::Explored(space) => Initial::Uniform(space.initial().to_vec()),
+            ChainRef::File(chain) => chain.initial.clone(),
         };
         let start = InitialStates { initial, mean: false };
         let needs = Needs { edge: each.edge().to_vec(), allowed, ..Needs::default() };
@@ -81,13 +81,13 @@ impl<'a> Plan<'a> {
 
     /// Plans a property for the initial states. A filter with several values has a named plan for
     /// each.
-    pub(crate) fn add(&mut self, formula: &Formula) -> Result<Vec<(Option<String>, Planned)>> {
+    pub(crate) fn add(&mut self, formula: &Formula) -> Result<Vec<(Option<String>, ValuePlan)>> {
         use FilterKind as F;
         if let Formula::Filter { kind, formula, states } = formula
             && let F::Range | F::Print | F::PrintAll | F::ArgMin | F::ArgMax = kind
         {
             let all = self.each.listed(*kind, formula, states.as_deref())?;
-            return Ok(all.into_iter().map(|(name, found)| (Some(name), Planned::Found(found))).collect());
+            return Ok(all.into_iter().map(|(name, found)| (Some(name), ValuePlan::Found(found))).collect());
         }
         Ok(vec![(None, self.plan(formula, &self.start.clone())?)])
     }
@@ -120,7 +120,7 @@ impl<'a> Plan<'a> {
 
     /// Evaluates the derivatives of rates and rewards, for the runs.
     /// Fails for rates without a derivative.
-    pub(crate) fn differentiate(&mut self, all: &[Derivatives<'_>]) -> Result<()> {
+    pub(crate) fn differentiate(&mut self, all: &[ModelDerivatives<'_>]) -> Result<()> {
         self.needs.gradient = evaluated(all, &self.known)?;
         Ok(())
     }
@@ -136,7 +136,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Set of the states where `truth` is true. Equal sets are one `Arc`, compared by address.
-    fn set(&mut self, truth: impl Iterator<Item = bool>) -> Set {
+    fn set(&mut self, truth: impl Iterator<Item = bool>) -> States {
         let set = members(&truth.collect::<Vec<bool>>());
         match self.sets.iter().find(|known| ***known == set) {
             Some(known) => known.clone(),
@@ -147,32 +147,32 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn plan(&mut self, formula: &Formula, start: &InitialStates) -> Result<Planned> {
+    fn plan(&mut self, formula: &Formula, start: &InitialStates) -> Result<ValuePlan> {
         if !asks(formula) {
-            return self.look(formula, start).map(Planned::Found);
+            return self.look(formula, start).map(ValuePlan::Found);
         }
         // With several initial states a threshold has to hold in each of them.
         let several = listed(&start.initial);
         if several.len() > 1 && !start.mean && is_truth(formula) {
             return self.over(FilterKind::ForAll, formula, &several);
         }
-        let number = |asked: (usize, Option<usize>), bound: &Option<Bound>, complement, probability| {
+        let number = |asked: (usize, Option<usize>), bound: &Option<Threshold>, complement, probability| {
             if start.mean && bound.is_some() {
                 return refuse("filter(avg) needs numbers, not true or false; leave out the bound");
             }
-            Ok(Planned::Number { asked, bound: *bound, complement, probability })
+            Ok(ValuePlan::Number { asked, bound: *bound, complement, probability })
         };
         match formula {
             Formula::Combination(combination, parts) => {
-                let parts: Vec<Planned> =
+                let parts: Vec<ValuePlan> =
                     parts.iter().map(|part| self.plan(part, start)).collect::<Result<_>>()?;
-                Ok(Planned::Combination(combination.clone(), parts))
+                Ok(ValuePlan::Combination(combination.clone(), parts))
             }
             Formula::Probability {
-                path: properties::Path::Step(_) | properties::Path::Ltl(_) | properties::Path::Exists(_),
+                path: PathFormula::Step(_) | PathFormula::Ltl(_) | PathFormula::Exists(_),
                 ..
             }
-            | Formula::Reward { goal: Goal::Ltl(_), .. } => {
+            | Formula::Reward { goal: RewardKind::Ltl(_), .. } => {
                 expect_one(start)?;
                 self.over(FilterKind::State, formula, &several)
             }
@@ -195,23 +195,23 @@ impl<'a> Plan<'a> {
     }
 
     /// Evaluates a formula without operators in the initial states.
-    fn look(&self, formula: &Formula, start: &InitialStates) -> Result<Found> {
+    fn look(&self, formula: &Formula, start: &InitialStates) -> Result<Verdict> {
         let states = listed(&start.initial);
         match self.each.values(formula)? {
-            Values::Truth(all) => {
-                Ok(Found::Truth(Some(states.iter().all(|state| all[*state as usize])), None))
+            PerState::Truth(all) => {
+                Ok(Verdict::Truth(Some(states.iter().all(|state| all[*state as usize])), None))
             }
-            Values::Numbers(all) => {
+            PerState::Numbers(all) => {
                 let first = states.first().map_or(0.0, |state| all[*state as usize]);
                 match states.iter().all(|state| all[*state as usize] == first) {
-                    true => Ok(Found::Number(Answer::new(first, 0.0))),
+                    true => Ok(Verdict::Number(Answer::new(first, 0.0))),
                     false => refuse("it has several values in the states that the chain begins in"),
                 }
             }
         }
     }
 
-    fn filter(&mut self, kind: FilterKind, formula: &Formula, states: Option<&Formula>) -> Result<Planned> {
+    fn filter(&mut self, kind: FilterKind, formula: &Formula, states: Option<&Formula>) -> Result<ValuePlan> {
         let among = self.each.among(kind, states)?;
         let first = among[0];
         let (initial, mean) = match kind {
@@ -223,8 +223,8 @@ impl<'a> Plan<'a> {
     }
 
     /// Aggregates the values of a formula over the states `among`, by a filter of this kind.
-    fn over(&self, kind: FilterKind, formula: &Formula, among: &[u32]) -> Result<Planned> {
-        self.each.over(kind, formula, among).map(Planned::Found)
+    fn over(&self, kind: FilterKind, formula: &Formula, among: &[u32]) -> Result<ValuePlan> {
+        self.each.over(kind, formula, among).map(ValuePlan::Found)
     }
 
     /// Adds a note about undecided states. Returns true if there are any.
@@ -237,7 +237,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Requests a quantity of the chain with these absorbing states; returns the answer's index.
-    fn ask(&mut self, absorbing: &Set, start: &InitialStates, time: f64, what: Quantity) -> Result<usize> {
+    fn ask(&mut self, absorbing: &States, start: &InitialStates, time: f64, what: Measure) -> Result<usize> {
         self.ask_later(absorbing, None, start, time, what)
     }
 
@@ -249,7 +249,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Requests the expected reward (or, without one, the expected time) until `ends` is reached.
-    fn ask_until(&mut self, ends: &Set, start: &InitialStates, reward: Option<usize>) -> Result<usize> {
+    fn ask_until(&mut self, ends: &States, start: &InitialStates, reward: Option<usize>) -> Result<usize> {
         self.each.expect_whole("there is no bound on the time until then")?;
         let answer = self.answer(start)?;
         ask_run(&mut self.needs.absorbed, ends, start, (answer, reward));
@@ -257,7 +257,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Requests the probability of ever reaching a set, where `absorbing` states are absorbing.
-    fn ask_ever(&mut self, absorbing: &Set, start: &InitialStates, set: Set) -> Result<usize> {
+    fn ask_ever(&mut self, absorbing: &States, start: &InitialStates, set: States) -> Result<usize> {
         self.each.expect_whole("the lost probability grows with time")?;
         let answer = self.answer(start)?;
         ask_run(&mut self.needs.reached, absorbing, start, (answer, set));
@@ -266,17 +266,17 @@ impl<'a> Plan<'a> {
 
     fn ask_later(
         &mut self,
-        absorbing: &Set,
-        later: Option<(Set, f64)>,
+        absorbing: &States,
+        later: Option<(States, f64)>,
         start: &InitialStates,
         time: f64,
-        what: Quantity,
+        what: Measure,
     ) -> Result<usize> {
         if time.is_infinite() {
             self.each.expect_whole("the lost probability grows with time")?;
         }
         let answer = self.answer(start)?;
-        let asked = Request { answer, time, what };
+        let asked = TimedMeasure { answer, time, what };
         let discrete = self.each.is_discrete();
         let same = |sweep: &&mut UniformizationRun| {
             let later = match (&sweep.later, &later) {
@@ -301,7 +301,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Requests a quantity of the unchanged chain; returns the answer's index.
-    fn plain(&mut self, start: &InitialStates, time: f64, what: Quantity) -> Result<usize> {
+    fn plain(&mut self, start: &InitialStates, time: f64, what: Measure) -> Result<usize> {
         let none = self.set(std::iter::empty());
         self.ask(&none, start, time, what)
     }
@@ -310,7 +310,7 @@ impl<'a> Plan<'a> {
     fn long_run(&mut self, set: Vec<bool>, start: &InitialStates) -> Result<usize> {
         self.each.expect_whole("the lost probability grows with time")?;
         if set.iter().any(|state| *state != set[0]) {
-            let what = Quantity::States(self.set(set.into_iter()));
+            let what = Measure::States(self.set(set.into_iter()));
             return self.plain(start, f64::INFINITY, what);
         }
         let answer = self.answer(start)?;
@@ -318,10 +318,10 @@ impl<'a> Plan<'a> {
         Ok(answer)
     }
 
-    fn path(&mut self, path: &properties::Path, start: &InitialStates) -> Result<(usize, Option<usize>)> {
+    fn path(&mut self, path: &PathFormula, start: &InitialStates) -> Result<(usize, Option<usize>)> {
         let (left, right, from, to) = match path {
-            properties::Path::Next(next) => return Ok((self.next(next, start)?, None)),
-            properties::Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
+            PathFormula::Next(next) => return Ok((self.next(next, start)?, None)),
+            PathFormula::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
             _ => return refuse("its value is computed from every state"),
         };
         let left = match left {
@@ -348,22 +348,22 @@ impl<'a> Plan<'a> {
             let over = self.set(left.iter().zip(right).map(|(left, right)| !left || *right));
             match to.is_infinite() {
                 true => self.ask_ever(&over, start, reached.clone()),
-                false => self.ask(&over, start, to, Quantity::States(reached.clone())),
+                false => self.ask(&over, start, to, Measure::States(reached.clone())),
             }
         } else if from == to && (lost.is_empty() || !self.each.is_discrete()) {
             // Lost states are absorbing: a path that is in `left` at that time has always been
             // there.
             let there = self.set(left.iter().zip(right).map(|(left, right)| *left && *right));
-            self.ask(&lost, start, to, Quantity::States(there))
+            self.ask(&lost, start, to, Measure::States(there))
         } else {
-            let what = Quantity::States(reached.clone());
+            let what = Measure::States(reached.clone());
             // With constant rates, a second run begins at the lower bound.
             let time = if self.each.timed { to } else { to - from };
             self.ask_later(&lost, Some((reached.clone(), from)), start, time, what)
         }?;
         let left = self.set(left.iter().copied());
         let initial = start.initial.clone();
-        self.needs.paths.push(Path { answer, initial, left, right: reached, times: (from, to) });
+        self.needs.paths.push(PathQuery { answer, initial, left, right: reached, times: (from, to) });
         Ok(answer)
     }
 
@@ -380,12 +380,14 @@ impl<'a> Plan<'a> {
         Ok(place)
     }
 
-    fn reward(&mut self, structure: Option<&str>, goal: &Goal, start: &InitialStates) -> Result<usize> {
+    fn reward(&mut self, structure: Option<&str>, goal: &RewardKind, start: &InitialStates) -> Result<usize> {
         let (time, of_states) = match goal {
-            Goal::Cumulative(time) => (*time, false),
-            Goal::Instantaneous(time) => (*time, true),
-            Goal::SteadyState | Goal::Reach(_) | Goal::Total | Goal::Ltl(_) => (f64::INFINITY, false),
-            Goal::Time(ends) => {
+            RewardKind::Cumulative(time) => (*time, false),
+            RewardKind::Instantaneous(time) => (*time, true),
+            RewardKind::SteadyState | RewardKind::Reach(_) | RewardKind::Total | RewardKind::Ltl(_) => {
+                (f64::INFINITY, false)
+            }
+            RewardKind::Time(ends) => {
                 let ends = self.truth(ends)?;
                 let ends = self.set(ends.into_iter());
                 return self.ask_until(&ends, start, None);
@@ -393,8 +395,8 @@ impl<'a> Plan<'a> {
         };
         let place = self.known_reward(structure, of_states)?;
         let ends = match goal {
-            Goal::Reach(ends) => Some(self.truth(ends)?),
-            Goal::Total => Some(self.each.without_reward(&self.needs.rewards[place].values)?),
+            RewardKind::Reach(ends) => Some(self.truth(ends)?),
+            RewardKind::Total => Some(self.each.without_reward(&self.needs.rewards[place].values)?),
             _ => None,
         };
         if let Some(ends) = ends {
@@ -402,8 +404,8 @@ impl<'a> Plan<'a> {
             return self.ask_until(&ends, start, Some(place));
         }
         let what = match goal {
-            Goal::Cumulative(_) => Quantity::Cumulative(place),
-            _ => Quantity::Instantaneous(place),
+            RewardKind::Cumulative(_) => Measure::Cumulative(place),
+            _ => Measure::Instantaneous(place),
         };
         self.plain(start, time, what)
     }
@@ -416,7 +418,7 @@ impl<'a> Plan<'a> {
             None => {
                 let mut values = cumulative_rewards(self.each.source, structure, of_states)?;
                 let limit = match self.each.source {
-                    Source::Explored(space) if !self.needs.edge.is_empty() => {
+                    ChainRef::Explored(space) if !self.needs.edge.is_empty() => {
                         reward_limit(space.instance(), structure, structure.unwrap_or_default(), !of_states)?
                     }
                     _ => values.iter().fold(0.0f64, |most, r| most.max(r.abs())),

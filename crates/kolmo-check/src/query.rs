@@ -4,25 +4,25 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::answer::{Answer, Found};
+use crate::answer::{Answer, Verdict};
 use crate::errors::{refused, unprefixed};
 use crate::executor::{Decisions, Needs, Solved, solve_all};
 use crate::gradient::Derivative;
-use crate::planned::Planned;
+use crate::planned::ValuePlan;
 use crate::planner::Plan;
-use crate::source::{Source, refuse};
+use crate::source::{ChainRef, refuse};
 use crate::state_values::EachState;
 use crate::{Assigned, language};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo::{Error, Machine, Progress, Result};
-use kolmo_model::constants::{Given, combinations};
+use kolmo_model::constants::{ConstValues, combinations};
 use kolmo_model::properties::{self, Properties, Property, Wrong};
-use kolmo_model::{Derivatives, Instance, Model, Names, Value, decoded};
+use kolmo_model::{Instance, ModelDerivatives, Names, PrismModel, Value, decoded};
 
 /// Chain or model that properties refer to.
 pub enum Subject {
     /// A model. Values of its constants give its chains.
-    Language(Model),
+    Language(PrismModel),
     /// A chain from a file, or a built-in chain.
     Chain(Chain),
 }
@@ -49,7 +49,7 @@ impl Subject {
             Self::Language(model) => Some(model),
             Self::Chain(_) => None,
         };
-        model.into_iter().flat_map(Model::undefined_constants).map(|(name, _)| name)
+        model.into_iter().flat_map(PrismModel::undefined_constants).map(|(name, _)| name)
     }
 }
 
@@ -165,13 +165,13 @@ impl Questions {
     /// Constants that are declared nowhere are assigned to the model, whose instantiation reports
     /// them. Without a model, they are assigned to the properties. Malformed values of lists give
     /// invalid cases at the end. Fails for too many combinations.
-    pub fn cases(&self, given: &[Given], subject: &Subject) -> Result<Vec<Case>> {
+    pub fn cases(&self, given: &[ConstValues], subject: &Subject) -> Result<Vec<Case>> {
         let asked = |name: &str| self.texts.iter().any(|text| has(text, name));
-        let of_texts = |given: &Given| {
+        let of_texts = |given: &ConstValues| {
             let in_texts = matches!(subject, Subject::Chain(_)) || asked(&given.name);
             in_texts && !subject.constants().any(|name| name == given.name)
         };
-        let (texts, model): (Vec<Given>, Vec<Given>) = given.iter().cloned().partition(of_texts);
+        let (texts, model): (Vec<ConstValues>, Vec<ConstValues>) = given.iter().cloned().partition(of_texts);
         let properties = Arc::new(combinations(&texts).map_err(refused)?);
         let of_model = combinations(&model).map_err(refused)?;
         let case = |model| Case { model, properties: properties.clone(), invalid: None };
@@ -268,13 +268,14 @@ impl Questions {
 
     /// Returns a row for each property of a case without answers.
     /// Fails for unknown numbers or names of properties.
-    pub fn refused(&self, case: &Case, why: &str) -> Result<Vec<Row>> {
+    pub fn refused(&self, case: &Case, why: &str) -> Result<Vec<PropertyAnswer>> {
         let texts = self.texts()?;
         let of = |own: &Vec<(String, Value)>| {
             let constants = [&case.model[..], own].concat();
             let row = move |(property, (name, text))| {
                 let (constants, refused) = (constants.clone(), Some(why.to_owned()));
-                Row { property, name, text, constants, found: Found::Refused, refused, gradient: Vec::new() }
+                let found = Verdict::Refused;
+                PropertyAnswer { property, name, text, constants, found, refused, gradient: Vec::new() }
             };
             texts.clone().map(row)
         };
@@ -300,14 +301,14 @@ impl Questions {
     }
 
     /// Prepares the derivatives of a model by the constants of the gradient.
-    fn derivatives<'s>(&self, source: Source<'s>) -> Result<Vec<Derivatives<'s>>> {
+    fn derivatives<'s>(&self, source: ChainRef<'s>) -> Result<Vec<ModelDerivatives<'s>>> {
         match source {
-            Source::Explored(space) => {
+            ChainRef::Explored(space) => {
                 let of = |name: &String| space.derivatives(name).map_err(refused);
                 self.gradient.iter().map(of).collect()
             }
-            Source::File(_) if self.gradient.is_empty() => Ok(Vec::new()),
-            Source::File(_) => refuse("derivatives need a model with constants, and this is a chain"),
+            ChainRef::File(_) if self.gradient.is_empty() => Ok(Vec::new()),
+            ChainRef::File(_) => refuse("derivatives need a model with constants, and this is a chain"),
         }
     }
 
@@ -333,11 +334,11 @@ impl Questions {
     /// Plans all properties of one chain.
     ///
     /// Values from every state, for nested operators and filters, are computed immediately. Fails
-    /// if no property can be answered. Otherwise the [`Row`] of a property has its error.
-    pub fn plan(&self, source: Source<'_>, case: &Case, watch: &mut dyn Progress) -> Result<Asked> {
+    /// if no property can be answered. Otherwise the [`PropertyAnswer`] of a property has its error.
+    pub fn plan(&self, source: ChainRef<'_>, case: &Case, watch: &mut dyn Progress) -> Result<Asked> {
         let instance = match source {
-            Source::Explored(space) => Some(space.instance()),
-            Source::File(_) => None,
+            ChainRef::Explored(space) => Some(space.instance()),
+            ChainRef::File(_) => None,
         };
         let mut each = EachState::new(source, self.epsilon, watch);
         each.timed = self.timed;
@@ -350,9 +351,9 @@ impl Questions {
         for own in &*case.properties {
             let constants = [&case.model[..], own].concat();
             let found = self.resolved_or_wrong(instance, own, several)?;
-            let of = |d: &Derivatives<'_>| self.resolved_unless(Some(&d.symbolic), own, &|_| Ok(()));
+            let of = |d: &ModelDerivatives<'_>| self.resolved_unless(Some(&d.symbolic), own, &|_| Ok(()));
             let others = derivatives.iter().map(of).collect::<Result<Vec<_>>>()?;
-            let none = || vec![(None, Planned::Found(Found::Refused))];
+            let none = || vec![(None, ValuePlan::Found(Verdict::Refused))];
             for (index, found) in found.into_iter().enumerate() {
                 let (mut place, mut depends, mut column) = (None, Vec::new(), None);
                 let (name, text, all, refused) = match found {
@@ -400,8 +401,8 @@ impl Questions {
         plan.differentiate(&derivatives)?;
         let names = match source {
             _ if !self.all_states => None,
-            Source::Explored(space) => Some(Arc::new(language::names(space))),
-            Source::File(chain) => chain.names.clone(),
+            ChainRef::Explored(space) => Some(Arc::new(language::names(space))),
+            ChainRef::File(chain) => chain.names.clone(),
         };
         let (needs, (met, sweeps, notes)) = plan.needs();
         let gradient = self.gradient.clone();
@@ -443,7 +444,7 @@ struct PlannedProperty {
     text: String,
     /// File and line of a property from a file.
     place: Option<String>,
-    planned: Planned,
+    planned: ValuePlan,
     /// Reason why the property is not answered.
     refused: Option<String>,
     constants: Vec<(String, Value)>,
@@ -470,7 +471,7 @@ pub struct Asked {
 
 /// A property and its answer.
 #[derive(Debug)]
-pub struct Row {
+pub struct PropertyAnswer {
     /// Index of the property among the selected ones.
     pub property: usize,
     /// Name of the property, if it has one.
@@ -480,7 +481,7 @@ pub struct Row {
     /// Values of the constants of the model and the property.
     pub constants: Vec<(String, Value)>,
     /// Answer to the property.
-    pub found: Found,
+    pub found: Verdict,
     /// Reason why the property is not answered.
     pub refused: Option<String>,
     /// Derivative of the answer by each constant of [`Questions::gradient`].
@@ -493,7 +494,7 @@ pub struct Row {
 #[derive(Debug)]
 pub struct Answers {
     /// One row for each property and each combination of its constants.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PropertyAnswer>,
     /// Number of states of the chain.
     pub states: usize,
     /// Worst status of all runs.
@@ -565,7 +566,7 @@ impl Asked {
                 let why = planned.refusal(&why)?;
                 Some(named(place.as_deref(), &text, why))
             });
-            let found = if refused.is_some() { Found::Refused } else { planned.found(&answers)? };
+            let found = if refused.is_some() { Verdict::Refused } else { planned.found(&answers)? };
             let derivative = |(k, constant): (usize, &String)| {
                 let found = match depends[k] {
                     true => Err(format!(
@@ -581,9 +582,9 @@ impl Asked {
             } else {
                 gradient.iter().enumerate().map(derivative).collect()
             };
-            Ok(Row { property, name, text, constants, found, refused, gradient })
+            Ok(PropertyAnswer { property, name, text, constants, found, refused, gradient })
         };
-        let rows: Vec<Row> = properties.into_iter().map(row).collect::<Result<_>>()?;
+        let rows: Vec<PropertyAnswer> = properties.into_iter().map(row).collect::<Result<_>>()?;
         none_refused(rows.iter().map(|row| row.refused.as_deref()))?;
         // An infinite bound means that no number was found, or that it overflows a double.
         let found = rows.iter().all(|row| row.error().is_finite());
@@ -613,14 +614,14 @@ pub(crate) fn answer_all(
     all.into_iter().zip(solved).map(|((asked, states), solved)| asked.answered(states, solved?)).collect()
 }
 
-impl Row {
+impl PropertyAnswer {
     /// Truth of a property with a threshold: `Some(None)` if the error leaves it undecided.
     ///
     /// `None` for a property that asks for a number.
     pub fn truth(&self) -> Option<Option<bool>> {
         match self.found {
-            Found::Number(_) | Found::Refused => None,
-            Found::Truth(truth, _) => Some(truth),
+            Verdict::Number(_) | Verdict::Refused => None,
+            Verdict::Truth(truth, _) => Some(truth),
         }
     }
 
@@ -641,9 +642,9 @@ impl Row {
 
     fn answer(&self) -> Option<Answer> {
         match self.found {
-            Found::Number(answer) => Some(answer),
-            Found::Truth(_, answer) => answer,
-            Found::Refused => None,
+            Verdict::Number(answer) => Some(answer),
+            Verdict::Truth(_, answer) => answer,
+            Verdict::Refused => None,
         }
     }
 }

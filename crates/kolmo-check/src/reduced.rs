@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::shared_pattern::{RatedPattern, TransitionPattern};
-use crate::state_sets::Set;
+use crate::state_sets::States;
 use kolmo::transient::{Chain, Initial, Transitions};
 
 /// Maximum number of transitions into a merged state, with which the rounding bound grows.
@@ -32,9 +32,9 @@ pub(crate) struct Reduction {
 pub(crate) struct ReductionKey {
     /// Initial states.
     pub(crate) starts: Vec<u32>,
-    pub(crate) absorbing: Set,
+    pub(crate) absorbing: States,
     /// Sets whose probabilities are requested.
-    pub(crate) asked: Vec<Set>,
+    pub(crate) asked: Vec<States>,
 }
 
 /// Makes states absorbing, removes those that are not reached, and merges absorbing states.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::Assigned;
 use crate::language::{self, refused};
 use crate::query::{Answers, Asked, Case, Questions};
-use crate::source::{Source, refuse};
+use crate::source::{ChainRef, refuse};
 use crate::study::Explore;
-use crate::uniformization::{End, Rates};
+use crate::uniformization::{PhaseEnd, PhaseRates};
 use kolmo::transient::{Chain, Options, Transitions};
 use kolmo::{Machine, Progress, Result};
-use kolmo_model::{Instance, Model, StateSpace, Value};
+use kolmo_model::{Instance, PrismModel, StateSpace, Value};
 
 /// Constant with its values, each with the time from which it holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,10 +23,10 @@ pub struct Changing {
 }
 
 /// Phases of a schedule: values of the changing constants, and the time until which they hold.
-pub type Changes = Vec<(End, Vec<(String, Value)>)>;
+pub type Changes = Vec<(PhaseEnd, Vec<(String, Value)>)>;
 
 /// Returns `k * period + from` as the nearest double, with its rounding error.
-fn start(k: f64, period: f64, from: f64) -> End {
+fn start(k: f64, period: f64, from: f64) -> PhaseEnd {
     let (product, nearest) = (k * period, k.mul_add(period, from));
     let sum = product + from;
     let other = sum - product;
@@ -60,7 +60,7 @@ impl Changing {
     }
 
     /// Returns the values with their times up to `horizon`.
-    fn until(&self, horizon: f64) -> Result<Vec<(End, Value)>> {
+    fn until(&self, horizon: f64) -> Result<Vec<(PhaseEnd, Value)>> {
         let Some(period) = self.period else {
             return Ok(self.values.iter().map(|&(from, v)| ((from, 0.0), v)).collect());
         };
@@ -81,12 +81,12 @@ impl Changing {
 /// Fails for a period that makes too many phases.
 pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
     let all: Vec<_> = changing.iter().map(|one| one.until(horizon)).collect::<Result<_>>()?;
-    let mut starts: Vec<End> = all.iter().flatten().map(|(from, _)| *from).collect();
+    let mut starts: Vec<PhaseEnd> = all.iter().flatten().map(|(from, _)| *from).collect();
     starts.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     starts.dedup();
     let mut last = 0.0;
-    let phase = |(k, &start): (usize, &End)| {
-        let current = |(one, values): (&Changing, &Vec<(End, Value)>)| {
+    let phase = |(k, &start): (usize, &PhaseEnd)| {
+        let current = |(one, values): (&Changing, &Vec<(PhaseEnd, Value)>)| {
             (one.name.clone(), values[values.partition_point(|(from, _)| *from <= start) - 1].1)
         };
         let (next, rest) = starts.get(k + 1).copied().unwrap_or((f64::INFINITY, 0.0));
@@ -104,7 +104,7 @@ pub fn phases(changing: &[Changing], horizon: f64) -> Result<Changes> {
 /// phase is then explored with [`Instance::alongside`], so that all phases have the same states.
 ///
 /// `fixed` are the constants that do not change. Fails for invalid constants.
-pub fn joint(model: &Model, fixed: &Assigned, changes: &Changes) -> Result<Vec<Instance>> {
+pub fn joint(model: &PrismModel, fixed: &Assigned, changes: &Changes) -> Result<Vec<Instance>> {
     let mut distinct: Vec<&Assigned> = Vec::new();
     for (_, own) in changes {
         if !distinct.contains(&&own[..]) {
@@ -125,7 +125,7 @@ pub fn joint(model: &Model, fixed: &Assigned, changes: &Changes) -> Result<Vec<I
 
 /// Fails for a model in discrete time, and if `same` is false: a phase has other states.
 /// The error states which of the two holds.
-pub fn expect_phase(model: &Model, same: bool) -> Result<()> {
+pub fn expect_phase(model: &PrismModel, same: bool) -> Result<()> {
     match same {
         _ if model.is_discrete() => {
             refuse("constants that change with time need a model in continuous time, such as ctmc")
@@ -147,7 +147,7 @@ const SPACES: usize = 2;
 /// that change only rates share an exploration.
 pub struct Scheduled<'a> {
     name: &'a str,
-    model: &'a Model,
+    model: &'a PrismModel,
     questions: &'a Questions,
     changing: &'a [Changing],
     /// Explored states by pattern of transitions, the last used one at the end.
@@ -157,7 +157,7 @@ pub struct Scheduled<'a> {
 impl<'a> Scheduled<'a> {
     /// Creates the model. [`Questions::timed`] must be true; `name` is the name of its chains.
     pub fn new(
-        (name, model): (&'a str, &'a Model),
+        (name, model): (&'a str, &'a PrismModel),
         questions: &'a Questions,
         changing: &'a [Changing],
     ) -> Self {
@@ -201,7 +201,7 @@ impl<'a> Scheduled<'a> {
                 known.push((values, transitions, Arc::new(own.needs.rewards)));
             }
             let (_, transitions, rewards) = &known[place.unwrap_or(known.len() - 1)];
-            stages.push(Rates { end, transitions: transitions.clone(), rewards: rewards.clone() });
+            stages.push(PhaseRates { end, transitions: transitions.clone(), rewards: rewards.clone() });
         }
         if !more {
             self.known.clear();
@@ -245,7 +245,7 @@ impl<'a> Scheduled<'a> {
         }
         self.known.push(space);
         let space = &self.known[self.known.len() - 1];
-        let asked = self.questions.plan(Source::Explored(space), &case, watch)?;
+        let asked = self.questions.plan(ChainRef::Explored(space), &case, watch)?;
         let transitions = language::joined(self.name, space.chain().clone(), None)?.transitions;
         Ok((asked, transitions.into()))
     }

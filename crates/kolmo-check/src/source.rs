@@ -3,12 +3,12 @@
 use crate::errors::refused;
 use kolmo::transient::{Chain, Initial};
 use kolmo::{Error, Result};
-use kolmo_model::properties::{Formula, Goal, Path};
+use kolmo_model::properties::{Formula, PathFormula, RewardKind};
 use kolmo_model::{FilterKind, StateSpace};
 
 /// Chain that properties refer to.
 #[derive(Clone, Copy)]
-pub enum Source<'a> {
+pub enum ChainRef<'a> {
     /// Explored states of a model.
     Explored(&'a StateSpace),
     /// A chain from a file.
@@ -31,8 +31,10 @@ pub(crate) fn asks(formula: &Formula) -> bool {
 /// True if a formula is an operator that asks for a number.
 pub(crate) fn is_operator(formula: &Formula) -> bool {
     match formula {
-        Formula::Probability { bound, path, .. } => bound.is_none() && matches!(path, Path::Until { .. }),
-        Formula::Reward { goal: Goal::Ltl(_), .. } => false,
+        Formula::Probability { bound, path, .. } => {
+            bound.is_none() && matches!(path, PathFormula::Until { .. })
+        }
+        Formula::Reward { goal: RewardKind::Ltl(_), .. } => false,
         Formula::SteadyState { bound, .. } | Formula::Reward { bound, .. } => bound.is_none(),
         _ => false,
     }
@@ -64,14 +66,14 @@ pub(crate) fn listed(initial: &Initial) -> Vec<u32> {
 
 /// Reward rates of all states, with `of_states` from state rewards alone.
 pub(crate) fn cumulative_rewards(
-    source: Source<'_>,
+    source: ChainRef<'_>,
     structure: Option<&str>,
     of_states: bool,
 ) -> Result<Vec<f64>> {
     match source {
-        Source::Explored(space) if of_states => space.state_rewards(structure).map_err(refused),
-        Source::Explored(space) => space.rewards(structure).map_err(refused),
-        Source::File(chain) => {
+        ChainRef::Explored(space) if of_states => space.state_rewards(structure).map_err(refused),
+        ChainRef::Explored(space) => space.rewards(structure).map_err(refused),
+        ChainRef::File(chain) => {
             // The first structure of the files may be one of those that are left out.
             if structure.is_none()
                 && let Some((_, why)) = chain.left_out.first()

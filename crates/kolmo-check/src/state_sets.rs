@@ -8,7 +8,7 @@ use kolmo::transient::{Chain, Labels};
 use kolmo::{Error, Result};
 
 /// Set of states in ascending order, shared by queries.
-pub(crate) type Set = Arc<Vec<u32>>;
+pub(crate) type States = Arc<Vec<u32>>;
 
 /// Returns the states that satisfy an expression of labels and comparisons of variables.
 ///
@@ -21,7 +21,7 @@ pub fn states(text: &str, chain: &Chain) -> Result<Vec<u32>> {
     if let Some(set) = known(text, chain) {
         return Ok(set);
     }
-    let mut parser = Parser { text, rest: text, chain };
+    let mut parser = StateSetParser { text, rest: text, chain };
     let set = parser.union()?;
     match parser.rest.trim_start() {
         "" => Ok(members(&set)),
@@ -97,13 +97,13 @@ fn compared(text: &str, chain: &Chain) -> Option<Result<Vec<u32>>> {
     Some(Ok((0..names.states()).filter(|&state| holds(state)).map(|state| state as u32).collect()))
 }
 
-struct Parser<'a> {
+struct StateSetParser<'a> {
     text: &'a str,
     rest: &'a str,
     chain: &'a Chain,
 }
 
-impl Parser<'_> {
+impl StateSetParser<'_> {
     fn wrong(&self, at: &str) -> Error {
         let at = if at.is_empty() { "its end" } else { &format!("'{at}'") };
         Error::invalid(format!(

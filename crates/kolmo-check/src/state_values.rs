@@ -5,7 +5,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use crate::answer::Answer;
 use crate::language::{self, refused};
 use crate::qualitative::Decided;
-use crate::source::{Source, asks, cumulative_rewards, is_truth, refuse};
+use crate::source::{ChainRef, asks, cumulative_rewards, is_truth, refuse};
 use crate::state_sets::{self, mask, members};
 use crate::{compensated, sums};
 use kolmo::kernel::Precision;
@@ -14,8 +14,8 @@ use kolmo::transient::{
     Backward, Chain, Initial, Options, Problem, StateValues, Transitions, exit_rate, solve,
 };
 use kolmo::{Machine, Progress, Result};
-use kolmo_model::properties::{Bound, Formula, Goal, Path};
-use kolmo_model::{Type, Value, Values};
+use kolmo_model::properties::{Formula, PathFormula, RewardKind, Threshold};
+use kolmo_model::{PerState, Type, Value};
 
 /// Relative error of a reward rate: products and sums of rewards and rates.
 const REWARD: f64 = 8.0 * f64::EPSILON;
@@ -86,7 +86,7 @@ impl Everywhere {
 
 /// Evaluation of formulas in every state of one chain.
 pub(crate) struct EachState<'a> {
-    pub(crate) source: Source<'a>,
+    pub(crate) source: ChainRef<'a>,
     pub(crate) epsilon: f64,
     pub(crate) told: RefCell<&'a mut dyn Progress>,
     /// Transitions of a model's chain, built when they are first needed.
@@ -107,7 +107,7 @@ pub(crate) struct EachState<'a> {
 }
 
 impl<'a> EachState<'a> {
-    pub(crate) fn new(source: Source<'a>, epsilon: f64, watch: &'a mut dyn Progress) -> Self {
+    pub(crate) fn new(source: ChainRef<'a>, epsilon: f64, watch: &'a mut dyn Progress) -> Self {
         Self {
             source,
             epsilon,
@@ -137,16 +137,16 @@ impl<'a> EachState<'a> {
 
     pub(crate) fn states(&self) -> usize {
         match self.source {
-            Source::Explored(space) => space.states(),
-            Source::File(chain) => chain.transitions.states(),
+            ChainRef::Explored(space) => space.states(),
+            ChainRef::File(chain) => chain.transitions.states(),
         }
     }
 
     /// Boundary states, which are known but not explored.
     pub(crate) fn edge(&self) -> &'a [u32] {
         match self.source {
-            Source::Explored(space) => space.edge(),
-            Source::File(_) => &[],
+            ChainRef::Explored(space) => space.edge(),
+            ChainRef::File(_) => &[],
         }
     }
 
@@ -171,10 +171,10 @@ impl<'a> EachState<'a> {
     }
 
     /// Evaluates a formula without operators in every state.
-    pub(crate) fn values(&self, formula: &Formula) -> Result<Values> {
+    pub(crate) fn values(&self, formula: &Formula) -> Result<PerState> {
         match (formula, self.source) {
-            (Formula::State(state), Source::Explored(space)) => space.evaluate(state).map_err(refused),
-            (Formula::State(state), Source::File(chain)) => {
+            (Formula::State(state), ChainRef::Explored(space)) => space.evaluate(state).map_err(refused),
+            (Formula::State(state), ChainRef::File(chain)) => {
                 let names = chain.names.as_deref();
                 let variables =
                     self.variables.get_or_init(|| names.map(language::variables).unwrap_or_default());
@@ -183,14 +183,14 @@ impl<'a> EachState<'a> {
                 };
                 state.values(self.states(), given).map_err(refused)
             }
-            (Formula::Label(name), Source::Explored(space)) => {
-                space.label(name).map(Values::Truth).map_err(refused)
+            (Formula::Label(name), ChainRef::Explored(space)) => {
+                space.label(name).map(PerState::Truth).map_err(refused)
             }
-            (Formula::Label(name), Source::File(chain)) => {
-                Ok(Values::Truth(mask(&state_sets::states(name, chain)?, self.states())))
+            (Formula::Label(name), ChainRef::File(chain)) => {
+                Ok(PerState::Truth(mask(&state_sets::states(name, chain)?, self.states())))
             }
             (Formula::Combination(combination, parts), _) => {
-                let parts: Vec<Values> = parts.iter().map(|part| self.values(part)).collect::<Result<_>>()?;
+                let parts: Vec<_> = parts.iter().map(|part| self.values(part)).collect::<Result<_>>()?;
                 combination.values(&parts).map_err(refused)
             }
             _ => refuse("values of every state cannot be combined with other values"),
@@ -201,8 +201,8 @@ impl<'a> EachState<'a> {
     pub(crate) fn truths(&self, formula: &Formula) -> Result<Truths> {
         if !asks(formula) {
             return match self.values(formula)? {
-                Values::Truth(all) => Ok(Truths::known(all)),
-                Values::Numbers(_) => refuse("expected a condition, found a number"),
+                PerState::Truth(all) => Ok(Truths::known(all)),
+                PerState::Numbers(_) => refuse("expected a condition, found a number"),
             };
         }
         self.expect_whole("an operator inside of another is answered from every state")?;
@@ -243,8 +243,8 @@ impl<'a> EachState<'a> {
     /// Name of a state by its variables, or its number.
     pub(crate) fn name_of(&self, state: usize) -> String {
         match self.source {
-            Source::Explored(space) => space.describe(state),
-            Source::File(_) => state.to_string(),
+            ChainRef::Explored(space) => space.describe(state),
+            ChainRef::File(_) => state.to_string(),
         }
     }
 
@@ -291,8 +291,8 @@ impl<'a> EachState<'a> {
 
     fn transitions(&self) -> Result<&dyn Transitions> {
         let space = match self.source {
-            Source::File(chain) => return Ok(&*chain.transitions),
-            Source::Explored(space) => space,
+            ChainRef::File(chain) => return Ok(&*chain.transitions),
+            ChainRef::Explored(space) => space,
         };
         if let Some(chain) = self.chain.get() {
             return Ok(&*chain.transitions);
@@ -307,8 +307,8 @@ impl<'a> EachState<'a> {
     /// True if times count steps.
     pub(crate) fn is_discrete(&self) -> bool {
         match self.source {
-            Source::Explored(space) => space.instance().model().is_discrete(),
-            Source::File(chain) => chain.transitions.is_discrete(),
+            ChainRef::Explored(space) => space.instance().model().is_discrete(),
+            ChainRef::File(chain) => chain.transitions.is_discrete(),
         }
     }
 
@@ -345,8 +345,8 @@ impl<'a> EachState<'a> {
             Formula::Reward { structure, goal, .. } => self.reward(structure.as_deref(), goal)?.into(),
             _ if !asks(formula) => {
                 let values = match self.values(formula)? {
-                    Values::Numbers(values) => values,
-                    Values::Truth(all) => all.into_iter().map(|truth| f64::from(u8::from(truth))).collect(),
+                    PerState::Numbers(values) => values,
+                    PerState::Truth(all) => all.into_iter().map(|truth| f64::from(u8::from(truth))).collect(),
                 };
                 StateValues { bounds: vec![0.0; values.len()], values }.into()
             }
@@ -381,16 +381,16 @@ impl<'a> EachState<'a> {
         Ok(between(low, high))
     }
 
-    fn path(&self, path: &Path) -> Result<Everywhere> {
+    fn path(&self, path: &PathFormula) -> Result<Everywhere> {
         let (left, right, from, to) = match path {
-            Path::Next(next) => {
+            PathFormula::Next(next) => {
                 let next = self.truths(next)?;
                 return self.enclosed(next, |next| self.expected(&Everywhere::exact(next.iter().copied())));
             }
-            Path::Ltl(ltl) => return self.ltl(ltl),
-            Path::Exists(ltl) => return self.exists(ltl),
-            Path::Step(later) => return self.expected(&self.numbers(later)?),
-            Path::Until { left, right, from, to } => (left, self.truths(right)?, *from, *to),
+            PathFormula::Ltl(ltl) => return self.ltl(ltl),
+            PathFormula::Exists(ltl) => return self.exists(ltl),
+            PathFormula::Step(later) => return self.expected(&self.numbers(later)?),
+            PathFormula::Until { left, right, from, to } => (left, self.truths(right)?, *from, *to),
         };
         let left = match left {
             Some(left) => self.truths(left)?,
@@ -550,17 +550,17 @@ impl<'a> EachState<'a> {
         Ok(ends)
     }
 
-    fn reward(&self, structure: Option<&str>, goal: &Goal) -> Result<StateValues> {
-        let of_states = matches!(goal, Goal::Instantaneous(_));
+    fn reward(&self, structure: Option<&str>, goal: &RewardKind) -> Result<StateValues> {
+        let of_states = matches!(goal, RewardKind::Instantaneous(_));
         let rewards = match goal {
-            Goal::Time(_) => vec![1.0; self.states()],
+            RewardKind::Time(_) => vec![1.0; self.states()],
             _ => cumulative_rewards(self.source, structure, of_states)?,
         };
         let most = rewards.iter().fold(0.0f64, |most, r| r.abs().max(most));
         let (backward, epsilon) = (self.backward()?, self.epsilon);
         let largest = |of: &[f64]| of.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
         let (found, scale) = match goal {
-            Goal::Cumulative(time) => {
+            RewardKind::Cumulative(time) => {
                 let told = &mut **self.told.borrow_mut();
                 let mut found = backward.until(self.machine()?, &rewards, *time, epsilon, told)?;
                 // The graph decides where nothing is earned.
@@ -571,20 +571,20 @@ impl<'a> EachState<'a> {
                 }
                 (found, most * time)
             }
-            Goal::Instantaneous(time) => {
+            RewardKind::Instantaneous(time) => {
                 let told = &mut **self.told.borrow_mut();
                 let none = vec![false; rewards.len()];
                 (backward.at(self.machine()?, &rewards, &none, *time, epsilon, told)?, most)
             }
-            Goal::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
-            Goal::Ltl(ltl) => {
+            RewardKind::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
+            RewardKind::Ltl(ltl) => {
                 let Everywhere { values, bounds, .. } = self.reward_until_ltl(ltl, &rewards)?;
                 let scale = largest(&values);
                 (StateValues { values, bounds }, scale)
             }
-            Goal::Reach(_) | Goal::Time(_) | Goal::Total => {
+            RewardKind::Reach(_) | RewardKind::Time(_) | RewardKind::Total => {
                 let reached = match goal {
-                    Goal::Reach(states) | Goal::Time(states) => self.sure(states)?,
+                    RewardKind::Reach(states) | RewardKind::Time(states) => self.sure(states)?,
                     _ => self.without_reward(&rewards)?,
                 };
                 let found = self.reward_until(&reached, &rewards)?;
@@ -614,7 +614,7 @@ impl<'a> EachState<'a> {
 }
 
 /// Compares a number with a threshold. Returns `None` if the error leaves the result open.
-pub(crate) fn decide(bound: &Bound, answer: &Answer, probability: bool) -> Option<bool> {
+pub(crate) fn decide(bound: &Threshold, answer: &Answer, probability: bool) -> Option<bool> {
     let (mut low, mut high) = (answer.value - answer.error, answer.value + answer.error);
     if probability {
         (low, high) = (low.max(0.0), high.min(1.0));
@@ -639,9 +639,9 @@ fn between(low: Everywhere, high: Everywhere) -> Everywhere {
 }
 
 /// Fails for chains that are read without self-loops.
-pub(crate) fn expect_loops(source: Source<'_>) -> Result<()> {
+pub(crate) fn expect_loops(source: ChainRef<'_>) -> Result<()> {
     match source {
-        Source::File(chain) if !chain.transitions.is_discrete() => {
+        ChainRef::File(chain) if !chain.transitions.is_discrete() => {
             refuse("X counts self-loops, which files of continuous-time chains lack; check the model file")
         }
         _ => Ok(()),
@@ -649,15 +649,15 @@ pub(crate) fn expect_loops(source: Source<'_>) -> Result<()> {
 }
 
 /// Transitions from a state, with self-loops, and true if they have probabilities instead of rates.
-pub(crate) fn row_of(source: Source<'_>, state: u32) -> (Vec<(u32, f64)>, bool) {
+pub(crate) fn row_of(source: ChainRef<'_>, state: u32) -> (Vec<(u32, f64)>, bool) {
     let mut row: Vec<(u32, f64)> = Vec::new();
     let discrete = match source {
-        Source::Explored(space) => {
+        ChainRef::Explored(space) => {
             let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
             row.extend(space.chain().row(state as usize).chain(own.ok().map(|k| space.self_loops()[k])));
             space.instance().model().is_discrete()
         }
-        Source::File(chain) => {
+        ChainRef::File(chain) => {
             chain.transitions.outgoing(state as usize, &mut row);
             let stay = 1.0 - exit_rate(row.iter().map(|(_, p)| *p));
             row.extend((chain.transitions.is_discrete() && stay > 0.0).then_some((state, stay)));
@@ -672,7 +672,7 @@ pub(crate) fn row_of(source: Source<'_>, state: u32) -> (Vec<(u32, f64)>, bool) 
 }
 
 /// Expectation of probabilities in the next state, with self-loops counted as transitions.
-pub(crate) fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> Answer {
+pub(crate) fn expected(source: ChainRef<'_>, state: u32, later: &Everywhere) -> Answer {
     let (row, discrete) = row_of(source, state);
     let of = |to: u32| (later.values[to as usize], later.bounds[to as usize]);
     if let Some(sure) = [0.0, 1.0].into_iter().find(|sure| row.iter().all(|(to, _)| of(*to) == (*sure, 0.0)))
@@ -690,7 +690,7 @@ pub(crate) fn expected(source: Source<'_>, state: u32, later: &Everywhere) -> An
     let inside = row.iter().all(|(to, _)| known(*to));
     if discrete {
         // Probabilities sum to 1, and one of a model alone is exact. Those of a file are quotients.
-        let quotients = if matches!(source, Source::File(_)) { 4.0 * f64::EPSILON } else { 0.0 };
+        let quotients = if matches!(source, ChainRef::File(_)) { 4.0 * f64::EPSILON } else { 0.0 };
         return Answer { inside, ..Answer::new(sum, error + quotients) };
     }
     // Errors of two sums of positive terms and a quotient.

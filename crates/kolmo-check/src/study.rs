@@ -14,10 +14,10 @@ use crate::executor::Decisions;
 use crate::language::{self, memory, refused};
 use crate::query::{Answers, Asked, Case, Questions, answer_all};
 use crate::shared_pattern::{RatedPattern, TransitionPattern};
-use crate::source::Source;
+use crate::source::ChainRef;
 use kolmo::transient::{Chain, Options};
 use kolmo::{Error, Machine, Progress, Result};
-use kolmo_model::{Instance, Model, StateSpace};
+use kolmo_model::{Instance, PrismModel, StateSpace};
 
 /// Maximum number of chains in a batch.
 const BATCH: usize = 16;
@@ -41,10 +41,10 @@ struct KnownStates {
 /// # use kolmo::transient::Options;
 /// # use kolmo::{Machine, Progress};
 /// # use kolmo_check::{Questions, Study, Subject, language};
-/// # use kolmo_model::{Instance, Model, constants};
+/// # use kolmo_model::{Instance, PrismModel, constants};
 /// let text = "ctmc const double up;
 ///     module m on : bool init true; [] on -> up : (on'=false); endmodule";
-/// let model = Model::parse("m.sm", text).expect("a model");
+/// let model = PrismModel::parse("m.sm", text).expect("a model");
 /// let subject = Subject::Language(model.clone());
 /// let questions = Questions::read(&["P=? [ F<=1 !on ]".to_owned()], &subject)?;
 /// let cases = questions.cases(&constants::parse("up=0.5|1|2").expect("constants"), &subject)?;
@@ -67,18 +67,18 @@ struct KnownStates {
 pub struct Study<'a> {
     planning: CaseQueue<'a>,
     /// First cases of the next batch, if they are already planned.
-    waiting: Batch,
+    waiting: CaseBatch,
     /// Results of graph analysis for the pattern of the current batch.
     decisions: Decisions,
 }
 
 /// Index of each case of a batch, with its planned chain or its error.
-type Batch = Vec<(usize, Result<Ready>)>;
+type CaseBatch = Vec<(usize, Result<Ready>)>;
 
 /// Cases that are not planned yet, and the explored states of the current group of cases.
 struct CaseQueue<'a> {
     name: &'a str,
-    model: &'a Model,
+    model: &'a PrismModel,
     questions: &'a Questions,
     cases: &'a [Case],
     /// Remaining cases in reverse order: index of the case, and of the first case of its group.
@@ -108,7 +108,7 @@ impl<'a> Study<'a> {
     ///
     /// `limit` is the memory limit in bytes; with `None`, it is the available memory.
     pub fn new(
-        (name, model): (&'a str, &'a Model),
+        (name, model): (&'a str, &'a PrismModel),
         questions: &'a Questions,
         cases: &'a [Case],
         limit: Option<u64>,
@@ -132,7 +132,7 @@ impl<'a> Study<'a> {
     ///
     /// Returns the index of each case with its planned chain or its error, and `None` after the
     /// last case. `explore` explores the states of an instance.
-    pub fn next(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<Batch> {
+    pub fn next(&mut self, explore: Explore<'_>, watch: &mut dyn Progress) -> Option<CaseBatch> {
         let mut batch = std::mem::take(&mut self.waiting);
         while batch.len() < self.planning.most() || batch.is_empty() {
             let Some((case, ready)) = self.planning.next(explore, watch) else { break };
@@ -218,7 +218,7 @@ impl CaseQueue<'_> {
     }
 
     /// Plans cases that reuse the explored states, until `solved` is true or the batch is full.
-    fn reusing(&mut self, solved: &AtomicBool) -> Batch {
+    fn reusing(&mut self, solved: &AtomicBool) -> CaseBatch {
         let mut batch = Vec::new();
         let explore: Explore<'_> = &mut |_, _| unreachable!("the states are known");
         while self.known.is_some() && batch.len() < self.most() && !solved.load(Ordering::Relaxed) {
@@ -274,13 +274,13 @@ impl CaseQueue<'_> {
             };
             let Some(pattern) = pattern.map(Arc::new) else {
                 self.known = None;
-                let asked = self.questions.plan(Source::Explored(&space), case, watch)?;
+                let asked = self.questions.plan(ChainRef::Explored(&space), case, watch)?;
                 return Ok(Some(Ready { chain: language::bare(self.name, space)?, explored: true, asked }));
             };
             self.known = Some(KnownStates { space, pattern });
         }
         let KnownStates { space, pattern } = self.known.as_ref().expect("states are explored");
-        let asked = self.questions.plan(Source::Explored(space), case, watch)?;
+        let asked = self.questions.plan(ChainRef::Explored(space), case, watch)?;
         let transitions = RatedPattern { pattern: pattern.clone(), rates: language::rates(space)? };
         let chain = Chain::new(self.name, Box::new(transitions));
         let chain = if space.instance().model().is_discrete() { chain.discrete() } else { chain };

@@ -11,7 +11,7 @@ use crate::compensated;
 use crate::errors::refused;
 use kolmo::transient::{Solution, Transitions};
 use kolmo::{Error, Result};
-use kolmo_model::{Instance, Options, Part, Progress, StateSpace};
+use kolmo_model::{Instance, Options, PartialExploration, Progress, StateSpace};
 
 /// Minimum number of states of the first part.
 const FIRST: u64 = 256;
@@ -27,7 +27,7 @@ pub struct Truncation {
     /// Number of explored parts.
     pub rounds: usize,
     /// Explored part, and the boundary states from which exploration continues.
-    known: Option<(Part, Vec<u32>)>,
+    known: Option<(PartialExploration, Vec<u32>)>,
     /// Statistics of all parts explored so far.
     seen: Vec<PartStatistics>,
 }

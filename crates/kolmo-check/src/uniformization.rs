@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::compensated;
 use crate::reduced::{Reduction, ReductionKey, reduced};
 use crate::source::listed;
-use crate::state_sets::Set;
+use crate::state_sets::States;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
 use kolmo::kernel::Precision;
@@ -18,40 +18,41 @@ use kolmo::transient::{
 use kolmo::{Error, Iterate, Machine, Progress, Result};
 
 /// Time of a change, and its rounding error or a bound of that.
-pub type End = (f64, f64);
+pub type PhaseEnd = (f64, f64);
 
 /// Quantities that one run computes: one chain, one initial distribution, one or more times.
 #[derive(Debug)]
 pub(crate) struct UniformizationRun {
-    pub(crate) absorbing: Set,
+    pub(crate) absorbing: States,
     pub(crate) initial: Initial,
     /// States to reach, and the lower time bound; `None` for the bound 0.
     ///
     /// If rates are constant, a separate run computes the distribution at that time first.
-    pub(crate) later: Option<(Set, f64)>,
-    pub(crate) asked: Vec<Request>,
+    pub(crate) later: Option<(States, f64)>,
+    pub(crate) asked: Vec<TimedMeasure>,
 }
 
-/// Requested quantity at a time.
+/// Requested measure at a time.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct TimedMeasure {
     /// Index of the answer.
     pub(crate) answer: usize,
     pub(crate) time: f64,
-    pub(crate) what: Quantity,
+    pub(crate) what: Measure,
 }
 
+/// Measure at a time: a probability or an expected reward.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Quantity {
+pub(crate) enum Measure {
     /// Probability of a set of states.
-    States(Set),
+    States(States),
     /// Expected reward at the time; index of the reward.
     Instantaneous(usize),
     /// Expected reward accumulated until the time; index of the reward.
     Cumulative(usize),
 }
 
-impl Quantity {
+impl Measure {
     /// Sets `sum` to the quantity at a time; accumulated rewards are left to the solver.
     fn sum(&self, rewards: &[Reward], probabilities: &[f64], sum: &mut f64) {
         match self {
@@ -68,16 +69,16 @@ impl Quantity {
 }
 
 /// Phase of a schedule: rates and rewards up to a time.
-pub(crate) struct Rates {
-    pub(crate) end: End,
+pub(crate) struct PhaseRates {
+    pub(crate) end: PhaseEnd,
     pub(crate) transitions: Arc<dyn Transitions>,
     pub(crate) rewards: Arc<Vec<Reward>>,
 }
 
-impl Request {
+impl TimedMeasure {
     /// True for the probability of several states.
     pub(crate) fn is_sum(&self) -> bool {
-        matches!(&self.what, Quantity::States(states) if states.len() > 1)
+        matches!(&self.what, Measure::States(states) if states.len() > 1)
     }
 }
 
@@ -196,11 +197,11 @@ impl RunResults {
 }
 
 /// Results of a run, or its boundary probabilities if their sum exceeded the allowed loss.
-pub(crate) type Outcome = std::result::Result<RunResults, Vec<f64>>;
+pub(crate) type ResultsOrLoss = std::result::Result<RunResults, Vec<f64>>;
 
-/// Phase of a run: chain and rewards up to a time.
+/// Stage of a run: chain and rewards up to a time.
 #[derive(Clone)]
-pub(crate) struct Stage<'a> {
+pub(crate) struct RunStage<'a> {
     /// End of the phase, and the bound of its error.
     pub(crate) end: f64,
     pub(crate) late: f64,
@@ -210,7 +211,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) given: Arc<Vec<Reward>>,
 }
 
-impl Stage<'_> {
+impl RunStage<'_> {
     /// True if both phases have one chain and its rewards, by address.
     fn is_like(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.transitions, &other.transitions) && std::ptr::eq(self.rewards, other.rewards)
@@ -221,7 +222,7 @@ impl Stage<'_> {
 pub(crate) struct Begun<'a> {
     run: &'a UniformizationRun,
     /// Phases of a schedule; one without an end if rates are constant.
-    phases: Vec<Stage<'a>>,
+    phases: Vec<RunStage<'a>>,
     /// Index of the time at the end of each phase, except the last.
     ends: Vec<usize>,
     initial: Initial,
@@ -254,7 +255,7 @@ impl UniformizationRun {
     /// The flag is true if the run returns probabilities: for sets of states, or if they are
     /// `needed` in any case. Instantaneous rewards are then computed from them.
     fn requested(&self, needed: bool) -> (bool, Vec<f64>, Vec<usize>, Vec<usize>) {
-        let vectors = needed || self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_)));
+        let vectors = needed || self.asked.iter().any(|asked| matches!(asked.what, Measure::States(_)));
         let (mut times, mut places, mut rewards) = (Vec::new(), Vec::new(), Vec::new());
         for asked in &self.asked {
             let place = times.iter().position(|time| *time == asked.time);
@@ -263,8 +264,8 @@ impl UniformizationRun {
                 times.push(asked.time);
             }
             match asked.what {
-                Quantity::Instantaneous(_) if vectors => {}
-                Quantity::Instantaneous(k) | Quantity::Cumulative(k) if !rewards.contains(&k) => {
+                Measure::Instantaneous(_) if vectors => {}
+                Measure::Instantaneous(k) | Measure::Cumulative(k) if !rewards.contains(&k) => {
                     rewards.push(k);
                 }
                 _ => {}
@@ -287,8 +288,8 @@ impl UniformizationRun {
     /// requested.
     fn reduction_key(&self) -> Option<ReductionKey> {
         let sets = self.asked.chunk_by(|a, b| a.what == b.what).map(|asked| match &asked[0].what {
-            Quantity::States(set) => Some(set.clone()),
-            Quantity::Instantaneous(_) | Quantity::Cumulative(_) => None,
+            Measure::States(set) => Some(set.clone()),
+            Measure::Instantaneous(_) | Measure::Cumulative(_) => None,
         });
         let asked = sets.collect::<Option<_>>()?;
         let few = !matches!(self.initial, Initial::Distribution(_));
@@ -300,7 +301,7 @@ impl UniformizationRun {
     /// `known` is the reduction of an earlier chain, or receives that of this chain.
     pub(crate) fn begin<'a>(
         &'a self,
-        phases: Vec<Stage<'a>>,
+        phases: Vec<RunStage<'a>>,
         (edge, allowed): (&[u32], f64),
         known: &mut Option<Arc<Reduction>>,
         (machine, options): (&Machine, &Options),
@@ -313,12 +314,12 @@ impl UniformizationRun {
         // On a GPU, the steps that a reduction saves take as long as the reduction.
         let on_host = machine.lanes.iter().all(|lane| lane.device().on_host_cores());
         // Chains and rewards of equal phases are prepared once.
-        let mut ready: Vec<(Stage<'a>, bool, Stage<'a>)> = Vec::new();
-        let prepared = |stage: Stage<'a>| {
+        let mut ready: Vec<(RunStage<'a>, bool, RunStage<'a>)> = Vec::new();
+        let prepared = |stage: RunStage<'a>| {
             let past = self.later.as_ref().is_some_and(|(_, from)| stage.end > *from);
             if let Some((.., found)) = ready.iter().find(|(of, then, _)| of.is_like(&stage) && *then == past)
             {
-                return Ok(Stage { end: stage.end, late: stage.late, ..found.clone() });
+                return Ok(RunStage { end: stage.end, late: stage.late, ..found.clone() });
             }
             let chain = Chain::new("a chain", Box::new(stage.transitions.clone()));
             let chain = match &self.later {
@@ -345,7 +346,7 @@ impl UniformizationRun {
             };
             let transitions: Arc<dyn Transitions> = chain.transitions.into();
             let given: Arc<Vec<_>> = Arc::new(own.iter().map(|k| stage.rewards[*k].clone()).collect());
-            let found = Stage { transitions, given, ..stage };
+            let found = RunStage { transitions, given, ..stage };
             ready.push((stage, past, found.clone()));
             Ok(found)
         };
@@ -394,7 +395,7 @@ pub(crate) fn complete(
     mut runs: Vec<Begun<'_>>,
     machine: &Machine,
     watch: &mut dyn Progress,
-) -> Vec<Result<Outcome>> {
+) -> Vec<Result<ResultsOrLoss>> {
     let (mut problems, mut keeping) = (Vec::new(), Vec::new());
     for begun in &mut runs {
         let Begun { run, phases, initial, reduction, times, places, vectors, options, .. } = begun;
@@ -530,7 +531,7 @@ impl Progress for Among<'_, '_> {
 
 impl Begun<'_> {
     /// Returns the results of the run, combined with those up to the lower time bound.
-    fn end(self, solution: Result<Solution>) -> Result<Outcome> {
+    fn end(self, solution: Result<Solution>) -> Result<ResultsOrLoss> {
         let Self { until, early, times, places, own, vectors, sums, left, .. } = self;
         let (epsilon, exceeded, ends) = (self.epsilon, self.exceeded, self.ends);
         let late = self.phases.iter().map(|stage| stage.late).sum();

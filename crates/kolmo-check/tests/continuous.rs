@@ -4,8 +4,8 @@ use fastrand::Rng;
 use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::transient::{Chain, Method, Options};
-use kolmo_check::{Case, Found, Questions, Row, Source, Subject, Truncation, language};
-use kolmo_model::{Model, Value};
+use kolmo_check::{Case, ChainRef, PropertyAnswer, Questions, Subject, Truncation, Verdict, language};
+use kolmo_model::{PrismModel, Value};
 
 use crate::double_word::{DoubleWord, eliminate};
 use crate::{ask, chain, each_seed, machine};
@@ -50,7 +50,7 @@ impl Small {
     }
 
     /// Answers properties from state 0 with these options.
-    fn ask(&self, properties: &[String], machine: &Machine, options: &Options) -> Vec<Row> {
+    fn ask(&self, properties: &[String], machine: &Machine, options: &Options) -> Vec<PropertyAnswer> {
         ask(self.chain(), 0, properties, machine, options)
     }
 
@@ -99,7 +99,7 @@ pub(super) fn paths(rate: &[Vec<f64>], through: &[bool]) -> Vec<Vec<bool>> {
     leads
 }
 
-fn truth_of(row: &Row) -> Option<bool> {
+fn truth_of(row: &PropertyAnswer) -> Option<bool> {
     row.truth().unwrap_or_else(|| panic!("{} has no truth", row.text))
 }
 
@@ -382,7 +382,7 @@ fn absorbing_states_count_by_their_labels() {
 
 /// Value, bound and truncation error of a property of a truncated model.
 fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine: &Machine) -> [f64; 3] {
-    let model = Model::parse("model.sm", text).expect("a model");
+    let model = PrismModel::parse("model.sm", text).expect("a model");
     let subject = Subject::Language(model.clone());
     let mut questions = Questions::read(&[property.to_owned()], &subject).expect("a property");
     let allowed = 1e-8;
@@ -392,11 +392,12 @@ fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine:
     let mut truncation = Truncation::new(instance, allowed, 1e-7).expect("a loss");
     loop {
         let space = truncation.explore(None, &|_| true).expect("a part");
-        let asked = questions.plan(Source::Explored(&space), &Case::of(constants), &mut ()).expect("a plan");
+        let asked =
+            questions.plan(ChainRef::Explored(&space), &Case::of(constants), &mut ()).expect("a plan");
         let chain = language::bare("model.sm", space).expect("a chain");
         let answers = asked.answer(chain, machine, &options, &mut ()).expect("answers");
         if truncation.is_enough(&answers.left) {
-            let Found::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
+            let Verdict::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
             return [answer.value, answer.error, answer.loss];
         }
     }

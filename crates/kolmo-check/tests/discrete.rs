@@ -4,8 +4,8 @@ use fastrand::Rng;
 use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::transient::Options;
-use kolmo_check::{Case, Questions, Row, Source, Subject, language};
-use kolmo_model::Model;
+use kolmo_check::{Case, ChainRef, PropertyAnswer, Questions, Subject, language};
+use kolmo_model::PrismModel;
 
 use crate::continuous::{paths, solved};
 use crate::double_word::DoubleWord;
@@ -51,7 +51,7 @@ impl Random {
     }
 
     /// Answers properties from the initial state.
-    fn ask(&self, properties: &[String], machine: &Machine) -> Vec<Row> {
+    fn ask(&self, properties: &[String], machine: &Machine) -> Vec<PropertyAnswer> {
         let reward = self.reward.iter().map(|reward| *reward as f64).collect();
         let chain = chain(&self.rows(), true, [&self.a, &self.b], reward);
         crate::ask(chain, self.initial, properties, machine, &Options::default())
@@ -330,19 +330,19 @@ fn formulas_of_ltl_have_the_probabilities_of_split_states() {
 const GAMBLER: &str = include_str!("inputs/gambler.pm");
 
 /// Answers of properties of a model.
-fn of_model(text: &str, properties: &[&str]) -> Vec<Row> {
-    let model = Model::parse("test.pm", text).unwrap_or_else(|e| panic!("{e}"));
+fn of_model(text: &str, properties: &[&str]) -> Vec<PropertyAnswer> {
+    let model = PrismModel::parse("test.pm", text).unwrap_or_else(|e| panic!("{e}"));
     let instance = model.with_constants(&[]).expect("constants");
     let space = language::explore(&instance, None, &|_| true).expect("states");
     let properties: Vec<String> = properties.iter().map(|text| (*text).to_owned()).collect();
     let questions = Questions::read(&properties, &Subject::Language(model)).expect("properties");
-    let asked = questions.plan(Source::Explored(&space), &Case::of(&[]), &mut ()).expect("a plan");
+    let asked = questions.plan(ChainRef::Explored(&space), &Case::of(&[]), &mut ()).expect("a plan");
     let chain = language::bare("test.pm", space).expect("a chain");
     asked.answer(chain, &machine(Precision::F64), &Options::default(), &mut ()).expect("answers").rows
 }
 
 #[track_caller]
-fn agree(rows: &[Row], exact: &[f64]) {
+fn agree(rows: &[PropertyAnswer], exact: &[f64]) {
     assert_eq!(rows.len(), exact.len());
     for (row, exact) in rows.iter().zip(exact) {
         let (value, bound) = (row.value().unwrap_or_else(|| panic!("{row:?}")), row.error());
@@ -449,7 +449,7 @@ fn answers_are_operands_of_arithmetic_paths_and_filters() {
         "x=3 => P>=1 [ X F \"rich\" ]",
         "P=? [ X x=4 ] = 0.6",
     ];
-    let truths: Vec<_> = of_model(GAMBLER, &truths).iter().map(Row::truth).collect();
+    let truths: Vec<_> = of_model(GAMBLER, &truths).iter().map(PropertyAnswer::truth).collect();
     assert_eq!(truths, [Some(Some(true)), Some(Some(false)), Some(Some(true))]);
 }
 
@@ -464,7 +464,7 @@ fn the_graph_decides_for_all_paths_and_for_some() {
         cases.map(|line| line.split_once(" ~ ").expect("an answer")).unzip()
     };
     let (properties, truths) = table(include_str!("inputs/graph.txt"));
-    let found: Vec<_> = of_model(text, &properties).iter().map(Row::truth).collect();
+    let found: Vec<_> = of_model(text, &properties).iter().map(PropertyAnswer::truth).collect();
     let truths: Vec<_> =
         truths.into_iter().map(|truth| Some(Some(truth.parse().expect("true or false")))).collect();
     assert_eq!(found, truths);

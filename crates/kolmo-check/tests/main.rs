@@ -13,7 +13,7 @@ use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::transient::{Chain, Initial, Labels, Options, Reward};
-use kolmo_check::{Case, Questions, Row, Source, Subject};
+use kolmo_check::{Case, ChainRef, PropertyAnswer, Questions, Subject};
 
 /// Runs a test for each of its seeds.
 fn each_seed(usual: u64, case: impl Fn(&mut Rng) -> Result<(), String>) {
@@ -58,11 +58,11 @@ fn ask(
     properties: &[String],
     machine: &Machine,
     options: &Options,
-) -> Vec<Row> {
+) -> Vec<PropertyAnswer> {
     let subject = Subject::Chain(Chain { initial: Initial::State(initial), ..chain });
     let mut questions = Questions::read(properties, &subject).expect("properties");
     questions.epsilon = options.epsilon;
     let Subject::Chain(chain) = subject else { unreachable!("a chain was given") };
-    let asked = questions.plan(Source::File(&chain), &Case::of(&[]), &mut ()).expect("a plan");
+    let asked = questions.plan(ChainRef::File(&chain), &Case::of(&[]), &mut ()).expect("a plan");
     asked.answer(chain, machine, options, &mut ()).expect("answers").rows
 }

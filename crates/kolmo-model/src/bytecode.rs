@@ -7,14 +7,14 @@ use crate::syntax::{Expression, Kind, Operation, Type, Value};
 
 /// Errors of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum EvalError {
     Overflow,
     Modulus,
     Power,
     Rounding,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for EvalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Overflow => "a whole number leaves 64 bits; write a factor with a point to have doubles",
@@ -79,11 +79,11 @@ impl Op {
     }
 
     #[inline]
-    fn one(self, a: u64) -> Result<u64, Fault> {
+    fn one(self, a: u64) -> Result<u64, EvalError> {
         let double = f64::from_bits(a);
         Ok(match self {
             Self::Not => a ^ 1,
-            Self::NegateInt => (a as i64).checked_neg().ok_or(Fault::Overflow)? as u64,
+            Self::NegateInt => (a as i64).checked_neg().ok_or(EvalError::Overflow)? as u64,
             Self::ToDouble => (a as i64 as f64).to_bits(),
             Self::Negate => (-double).to_bits(),
             Self::Floor => whole(double.floor())?,
@@ -94,10 +94,10 @@ impl Op {
     }
 
     #[inline]
-    fn two(self, a: u64, b: u64) -> Result<u64, Fault> {
+    fn two(self, a: u64, b: u64) -> Result<u64, EvalError> {
         let (i, j) = (a as i64, b as i64);
         let (x, y) = (f64::from_bits(a), f64::from_bits(b));
-        let int = |value: Option<i64>| value.map(|v| v as u64).ok_or(Fault::Overflow);
+        let int = |value: Option<i64>| value.map(|v| v as u64).ok_or(EvalError::Overflow);
         Ok(match self {
             Self::AddInt => int(i.checked_add(j))?,
             Self::SubtractInt => int(i.checked_sub(j))?,
@@ -106,13 +106,13 @@ impl Op {
             Self::MaxInt => i.max(j) as u64,
             Self::PowerInt => match u32::try_from(j) {
                 Ok(exponent) => int(i.checked_pow(exponent))?,
-                Err(_) if j < 0 => return Err(Fault::Power),
+                Err(_) if j < 0 => return Err(EvalError::Power),
                 Err(_) if i == 0 || i == 1 => a,
                 Err(_) if i == -1 => (1 - 2 * (j & 1)) as u64,
-                Err(_) => return Err(Fault::Overflow),
+                Err(_) => return Err(EvalError::Overflow),
             },
             Self::Mod if j > 0 => i.rem_euclid(j) as u64,
-            Self::Mod => return Err(Fault::Modulus),
+            Self::Mod => return Err(EvalError::Modulus),
             Self::EqualInt => u64::from(i == j),
             Self::LessInt => u64::from(i < j),
             Self::LessEqualInt => u64::from(i <= j),
@@ -133,10 +133,10 @@ impl Op {
     }
 }
 
-fn whole(x: f64) -> Result<u64, Fault> {
+fn whole(x: f64) -> Result<u64, EvalError> {
     // 2^63 itself does not fit.
     let fits = (-(2f64.powi(63))..2f64.powi(63)).contains(&x);
-    if fits { Ok(x as i64 as u64) } else { Err(Fault::Rounding) }
+    if fits { Ok(x as i64 as u64) } else { Err(EvalError::Rounding) }
 }
 
 impl Value {
@@ -324,7 +324,7 @@ impl Term {
 
 /// A term with its size and depth, which limit the growth of formulas.
 #[derive(Clone, Debug)]
-pub(crate) struct Formula {
+pub(crate) struct SizedTerm {
     pub(crate) term: Term,
     size: usize,
     depth: usize,
@@ -339,14 +339,14 @@ const DEPTH: usize = 1500;
 pub(crate) struct Meaning {
     pub(crate) values: HashMap<String, Value>,
     pub(crate) variables: HashMap<String, (usize, Type)>,
-    pub(crate) formulas: HashMap<String, Formula>,
-    pub(crate) labels: HashMap<String, Formula>,
+    pub(crate) formulas: HashMap<String, SizedTerm>,
+    pub(crate) labels: HashMap<String, SizedTerm>,
 }
 
 impl Meaning {
     /// Resolves an expression with checked types. Fails if it is too large, or has `P`, `R` or `S`.
-    pub(crate) fn formula(&self, e: &Expression) -> Result<Formula, String> {
-        let parts: Vec<Formula> = match &e.kind {
+    pub(crate) fn formula(&self, e: &Expression) -> Result<SizedTerm, String> {
+        let parts: Vec<SizedTerm> = match &e.kind {
             Kind::Literal(_) | Kind::Operator(_) | Kind::Path(_) => Vec::new(),
             Kind::Name(name) => self.formulas.get(name).cloned().into_iter().collect(),
             Kind::Label(name) => self.labels.get(name).cloned().into_iter().collect(),
@@ -374,7 +374,7 @@ impl Meaning {
         if let Term::Value(_) = term {
             size = 1;
         }
-        Ok(Formula { term, size, depth })
+        Ok(SizedTerm { term, size, depth })
     }
 
     /// Resolves an expression to its term, without size and depth.
@@ -530,7 +530,7 @@ impl Code {
 
     /// Evaluates the code for the cells `variables`, with `stack` as scratch memory.
     #[inline]
-    pub(crate) fn run(&self, variables: &[i64], stack: &mut Vec<u64>) -> Result<u64, Fault> {
+    pub(crate) fn run(&self, variables: &[i64], stack: &mut Vec<u64>) -> Result<u64, EvalError> {
         // Top cell of the stack. The cells below it are in `stack`.
         let mut top = 0;
         let mut at = 0;

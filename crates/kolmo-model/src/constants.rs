@@ -6,7 +6,7 @@ use crate::{Error, Result, Value, parser};
 
 /// A constant and its values.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Given {
+pub struct ConstValues {
     /// Name of the constant.
     pub name: String,
     /// One value, or all values of ranges and lists.
@@ -21,8 +21,8 @@ pub struct Given {
 const VALUES: usize = 1_000_000;
 
 /// Reads `name=value,name=low:high,name=low:step:high,name=value|value|low:high`.
-pub fn parse(text: &str) -> Result<Vec<Given>> {
-    let mut all: Vec<Given> = Vec::new();
+pub fn parse(text: &str) -> Result<Vec<ConstValues>> {
+    let mut all: Vec<ConstValues> = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let refused = |why: String| Error::Constant(format!("'{part}': {why}"));
         let (name, value) =
@@ -42,7 +42,7 @@ pub fn parse(text: &str) -> Result<Vec<Given>> {
             let why = malformed.pop().unwrap_or_else(|| format!("a list has at most {VALUES} values"));
             return Err(refused(why));
         }
-        all.push(Given { name, values: listed, range: value.contains([':', '|']), malformed });
+        all.push(ConstValues { name, values: listed, range: value.contains([':', '|']), malformed });
     }
     Ok(all)
 }
@@ -92,7 +92,7 @@ fn range(low: Value, step: Value, high: Value) -> std::result::Result<Vec<Value>
 }
 
 /// Returns all combinations of the values; the last constant changes fastest.
-pub fn combinations(all: &[Given]) -> Result<Vec<Vec<(String, Value)>>> {
+pub fn combinations(all: &[ConstValues]) -> Result<Vec<Vec<(String, Value)>>> {
     let count = all.iter().try_fold(1_usize, |n, given| n.checked_mul(given.values.len()));
     if count.is_none_or(|n| n > VALUES) {
         return Err(Error::Constant(format!("the constants have more than {VALUES} combinations of values")));

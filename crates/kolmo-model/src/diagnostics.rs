@@ -26,14 +26,14 @@ impl Span {
 
 /// A text and its name in messages.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct SourceText {
     pub(crate) name: Arc<str>,
     pub(crate) text: Arc<str>,
     /// Positions of the line breaks, ascending.
     breaks: Arc<[usize]>,
 }
 
-impl Source {
+impl SourceText {
     pub(crate) fn new(name: &str, text: &str) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
         Self { name: name.into(), text: text.into(), breaks }
@@ -68,7 +68,7 @@ impl Diagnostic {
 /// `Display` renders them without colours.
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
-    source: Source,
+    source: SourceText,
     list: Vec<Diagnostic>,
 }
 
@@ -76,7 +76,7 @@ pub struct Diagnostics {
 pub(crate) const PRINTED: usize = 20;
 
 impl Diagnostics {
-    pub(crate) fn new(source: &Source, mut list: Vec<Diagnostic>) -> Self {
+    pub(crate) fn new(source: &SourceText, mut list: Vec<Diagnostic>) -> Self {
         list.sort_by_key(|d| d.span.start);
         list.dedup_by(|b, a| a.span == b.span && a.message == b.message);
         Self { source: source.clone(), list }

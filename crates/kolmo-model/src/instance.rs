@@ -10,7 +10,7 @@ use crate::bytecode::{Meaning, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Span};
 use crate::model::Checked;
 use crate::syntax::{self, Expression, Rewarded, Type, Value, Variable};
-use crate::{Error, Model, Result};
+use crate::{Error, PrismModel, Result};
 
 /// Index range of the commands of each (module, action).
 type Groups = HashMap<(usize, Option<String>), Range<usize>>;
@@ -18,13 +18,13 @@ type Groups = HashMap<(usize, Option<String>), Range<usize>>;
 /// A model with values of all constants.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    pub(crate) model: Model,
+    pub(crate) model: PrismModel,
     pub(crate) meaning: Meaning,
     pub(crate) variables: Vec<VariableInfo>,
     /// Commands, grouped by module and action.
-    pub(crate) commands: Vec<Command>,
+    pub(crate) commands: Vec<GuardedCommand>,
     pub(crate) groups: Groups,
-    pub(crate) initial: Initial,
+    pub(crate) initial: InitialDefinition,
     /// Instances whose transitions are explored with the rate 0.
     pub(crate) others: Vec<Self>,
 }
@@ -52,7 +52,7 @@ impl VariableInfo {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Command {
+pub(crate) struct GuardedCommand {
     pub(crate) guard: Term,
     /// Rate of each update as a double, and the next values that it assigns to variables (index).
     pub(crate) updates: Vec<(Term, Vec<(usize, Term)>)>,
@@ -60,19 +60,19 @@ pub(crate) struct Command {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Initial {
+pub(crate) enum InitialDefinition {
     State(Vec<i64>),
     Condition(Term),
 }
 
 /// One item of a reward structure.
-pub(crate) struct Reward {
+pub(crate) struct RewardTerm {
     pub(crate) of: Rewarded,
     pub(crate) guard: Term,
     pub(crate) value: Term,
 }
 
-impl Model {
+impl PrismModel {
     /// Creates an instance from values of the constants that the text leaves undefined.
     ///
     /// Fails for constants that have a value in the text.
@@ -140,8 +140,8 @@ impl Model {
         }
         let (commands, groups) = builder.commands(&meaning);
         let initial = match &checked.init {
-            None => Initial::State(first),
-            Some(e) => Initial::Condition(builder.term(&meaning, e)),
+            None => InitialDefinition::State(first),
+            Some(e) => InitialDefinition::Condition(builder.term(&meaning, e)),
         };
         if !builder.errors.is_empty() {
             return Err(builder.refused());
@@ -153,7 +153,7 @@ impl Model {
 
 /// Converts values to the types of their constants. Fails if a `needed` constant has no value.
 pub(crate) fn values(
-    constants: &[syntax::Constant],
+    constants: &[syntax::ConstantDeclaration],
     given: &[(String, Value)],
     needed: impl Fn(&str) -> bool,
 ) -> Result<HashMap<String, Value>> {
@@ -214,11 +214,11 @@ impl Builder<'_> {
         };
         let mut end = |e: &Expression| whole(self.value(meaning, e, Type::Int));
         let (low, high) = match &v.range {
-            syntax::Range::Bool => (0, 1),
-            syntax::Range::Int(low, high) => (end(low), end(high)),
-            syntax::Range::Unbounded => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            syntax::VariableRange::Bool => (0, 1),
+            syntax::VariableRange::Int(low, high) => (end(low), end(high)),
+            syntax::VariableRange::Unbounded => (i64::from(i32::MIN), i64::from(i32::MAX)),
         };
-        let (unbounded, ty) = (matches!(v.range, syntax::Range::Unbounded), v.ty());
+        let (unbounded, ty) = (matches!(v.range, syntax::VariableRange::Unbounded), v.ty());
         if low > high && self.errors.is_empty() {
             let message = format!("the range [{low}..{high}] of '{}' is empty", v.name.text);
             self.errors.push(Diagnostic::new(v.name.span, message, "the lower end comes first"));
@@ -236,7 +236,7 @@ impl Builder<'_> {
         (VariableInfo { name: v.name.text.clone(), ty, low, high, unbounded }, init)
     }
 
-    fn commands(&mut self, meaning: &Meaning) -> (Vec<Command>, Groups) {
+    fn commands(&mut self, meaning: &Meaning) -> (Vec<GuardedCommand>, Groups) {
         let (mut commands, mut groups) = (Vec::new(), Groups::new());
         for (m, module) in self.checked.modules.iter().enumerate() {
             let mut numbers = HashMap::new();
@@ -260,7 +260,7 @@ impl Builder<'_> {
                 }
                 let action = command.action.as_ref().map(|a| a.text.clone());
                 groups.entry((m, action)).or_insert(commands.len()..0).end = commands.len() + 1;
-                commands.push(Command { guard, updates, span: command.span });
+                commands.push(GuardedCommand { guard, updates, span: command.span });
             }
         }
         (commands, groups)
@@ -269,7 +269,7 @@ impl Builder<'_> {
 
 impl Instance {
     /// Model of the instance.
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &PrismModel {
         &self.model
     }
 
@@ -307,7 +307,7 @@ impl Instance {
 
     /// Returns variables, initial states, guards and updates, without rates.
     fn parts(&self) -> impl PartialEq + std::fmt::Debug {
-        let updates = |own: &Command| own.updates.iter().map(|(_, next)| next.clone()).collect::<Vec<_>>();
+        let updates = |c: &GuardedCommand| c.updates.iter().map(|(_, next)| next.clone()).collect::<Vec<_>>();
         let commands = self.commands.iter().map(|own| (&own.guard, updates(own)));
         (&self.variables, &self.initial, commands.collect::<Vec<_>>())
     }
@@ -338,12 +338,12 @@ impl Instance {
     }
 
     /// Items of a reward structure, by its index.
-    pub(crate) fn rewards(&self, number: usize) -> Result<Vec<Reward>> {
+    pub(crate) fn rewards(&self, number: usize) -> Result<Vec<RewardTerm>> {
         let term = |e: &Expression| self.meaning.term(e).map_err(Error::Size);
         let mut all = Vec::new();
         for item in &self.model.0.rewards[number].items {
             let (guard, value) = (term(&item.guard)?, term(&item.value)?.double());
-            all.push(Reward { of: item.of.clone(), guard, value });
+            all.push(RewardTerm { of: item.of.clone(), guard, value });
         }
         Ok(all)
     }

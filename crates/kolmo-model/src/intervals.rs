@@ -6,9 +6,9 @@ use crate::instance::Instance;
 use crate::syntax::{Rewarded, Type, Value};
 
 /// Interval: least and largest value.
-pub(crate) type Range = (f64, f64);
+pub(crate) type Interval = (f64, f64);
 
-const ANY: Range = (f64::NEG_INFINITY, f64::INFINITY);
+const ANY: Interval = (f64::NEG_INFINITY, f64::INFINITY);
 
 impl Instance {
     /// Returns an upper bound of the absolute reward rate, for any values of the variables.
@@ -17,7 +17,7 @@ impl Instance {
     /// rewards times the rates of their transitions.
     pub fn reward_limit(&self, name: Option<&str>, at_transitions: bool) -> Result<f64> {
         let whole = |v: &crate::VariableInfo| if v.unbounded { ANY } else { (v.low as f64, v.high as f64) };
-        let ranges: Vec<Range> = self.variables.iter().map(whole).collect();
+        let ranges: Vec<Interval> = self.variables.iter().map(whole).collect();
         let (mut low, mut high) = (0.0, 0.0);
         for part in self.rewards(self.reward_structure(name)?)? {
             let Some(ranges) = within(&part.guard, &ranges) else { continue };
@@ -36,7 +36,7 @@ impl Instance {
     }
 
     /// Returns an upper bound of the total rate of an action, for variables within `ranges`.
-    fn largest_rate(&self, action: Option<&str>, ranges: &[Range]) -> f64 {
+    fn largest_rate(&self, action: Option<&str>, ranges: &[Interval]) -> f64 {
         let of_command = |c: usize| {
             let command = &self.commands[c];
             within(&command.guard, ranges).map_or(0.0, |ranges| {
@@ -57,7 +57,7 @@ fn times(a: f64, b: f64) -> f64 {
 }
 
 /// Narrows the variables' ranges to a condition. Returns `None` if the condition never holds.
-fn within(guard: &Term, ranges: &[Range]) -> Option<Vec<Range>> {
+fn within(guard: &Term, ranges: &[Interval]) -> Option<Vec<Interval>> {
     let mut ranges = ranges.to_vec();
     let mut conjuncts = Vec::new();
     guard.clone().conjuncts(&mut conjuncts);
@@ -91,7 +91,7 @@ fn within(guard: &Term, ranges: &[Range]) -> Option<Vec<Range>> {
 }
 
 /// Returns an interval that contains a term's value, with inexact results rounded outwards.
-pub(crate) fn range(term: &Term, ranges: &[Range]) -> Range {
+pub(crate) fn range(term: &Term, ranges: &[Interval]) -> Interval {
     let found = match term {
         Term::Value(value) => {
             let value = value.number().unwrap_or(if *value == Value::Bool(true) { 1.0 } else { 0.0 });
@@ -131,7 +131,7 @@ pub(crate) fn range(term: &Term, ranges: &[Range]) -> Range {
     }
 }
 
-fn applied(op: Op, of: impl Fn(usize) -> Range) -> Range {
+fn applied(op: Op, of: impl Fn(usize) -> Interval) -> Interval {
     match op {
         Op::Not => (1.0 - of(0).1, 1.0 - of(0).0),
         Op::EqualInt | Op::Equal => match (of(0), of(1)) {
@@ -179,13 +179,13 @@ fn applied(op: Op, of: impl Fn(usize) -> Range) -> Range {
 /// Interval of a comparison's truth value: (1, 1) true, (0, 0) false, (0, 1) unknown.
 ///
 /// An operand that may be NaN has the interval [`ANY`], and NaN compares as false.
-fn compared(a: Range, b: Range, holds: impl Fn(f64, f64) -> bool) -> Range {
+fn compared(a: Interval, b: Interval, holds: impl Fn(f64, f64) -> bool) -> Interval {
     let any = a == ANY || b == ANY;
     (f64::from(u8::from(!any && holds(a.1, b.0))), f64::from(u8::from(any || holds(a.0, b.1))))
 }
 
 /// Interval of an operation that is monotone in each of its two operands, from its rounded values.
-fn corners(a: Range, b: Range, f: impl Fn(f64, f64) -> Range) -> Range {
+fn corners(a: Interval, b: Interval, f: impl Fn(f64, f64) -> Interval) -> Interval {
     let all = [f(a.0, b.0), f(a.0, b.1), f(a.1, b.0), f(a.1, b.1)];
     if all.iter().any(|value| value.0.is_nan() || value.1.is_nan()) {
         return ANY;
@@ -195,7 +195,7 @@ fn corners(a: Range, b: Range, f: impl Fn(f64, f64) -> Range) -> Range {
 }
 
 /// Interval around a rounded value, from its rounding error. Infinite operands are exact.
-fn outwards(value: f64, error: f64, (a, b): (f64, f64)) -> Range {
+fn outwards(value: f64, error: f64, (a, b): (f64, f64)) -> Interval {
     let exact = error == 0.0 && (value == 0.0 || value.abs() > 1e-280);
     if exact || a.is_infinite() || b.is_infinite() {
         return (value, value);
@@ -204,14 +204,14 @@ fn outwards(value: f64, error: f64, (a, b): (f64, f64)) -> Range {
 }
 
 /// Sum of two numbers, whose rounding error is known exactly.
-fn plus(a: f64, b: f64) -> Range {
+fn plus(a: f64, b: f64) -> Interval {
     let sum = a + b;
     let rest = sum - a;
     outwards(sum, (a - (sum - rest)) + (b - rest), (a, b))
 }
 
 /// Interval of a value with a relative error below 10⁻¹².
-fn about(value: f64) -> Range {
+fn about(value: f64) -> Interval {
     let error = 1e-12 * value.abs() + f64::MIN_POSITIVE;
     (value - error, value + error)
 }

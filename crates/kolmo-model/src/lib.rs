@@ -1,11 +1,11 @@
 //! Markov chains in the PRISM language, in continuous or discrete time.
 //!
-//! A text becomes a [`Model`]. Constants turn it into an [`Instance`], and exploration into a
+//! A text becomes a [`PrismModel`]. Constants turn it into an [`Instance`], and exploration into a
 //! [`StateSpace`]: the chain with labels and rewards. States are numbered in the order of their
 //! variables' values. [`properties`] reads CSL properties.
 //!
 //! ```
-//! use kolmo_model::{Model, Options, Value};
+//! use kolmo_model::{Options, PrismModel, Value};
 //!
 //! let text = r#"
 //!     ctmc
@@ -18,7 +18,7 @@
 //!     label "full" = q = N;
 //!     rewards "served" [serve] true : 1; endrewards
 //! "#;
-//! let model = Model::parse("queue.sm", text)?;
+//! let model = PrismModel::parse("queue.sm", text)?;
 //! let instance = model.with_constants(&[("N".into(), Value::Int(4))])?;
 //! let space = instance.explore(&Options::default())?;
 //! assert_eq!(space.states(), 5);
@@ -45,14 +45,14 @@ mod types;
 mod values;
 
 pub use diagnostics::Diagnostics;
-pub use explore::{Chain, Derivatives, Options, Part, Progress, StateSpace};
+pub use explore::{ModelDerivatives, Options, PartialExploration, Progress, StateSpace, TransitionMatrix};
 pub use instance::{Instance, VariableInfo};
 pub use lexer::decoded;
-pub use model::Model;
+pub use model::PrismModel;
 pub use syntax::{FilterKind, Type, Value};
 pub use threads::start_threads;
 pub use types::Names;
-pub use values::Values;
+pub use values::PerState;
 
 /// Errors in a model, its constants or its properties, or during exploration.
 #[derive(Debug, thiserror::Error)]

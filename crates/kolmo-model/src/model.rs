@@ -3,24 +3,24 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::composition::{Together, combinations};
-use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
+use crate::composition::{Synchronisation, combinations};
+use crate::diagnostics::{Diagnostic, Diagnostics, SourceText, Span};
 use crate::syntax::{
-    Command, Constant, Definition, Expression, Kind, ModelText, Module, Name, Operation, Part, Range,
-    Renaming, Rewards, Type, Update, Variable,
+    Command, ConstantDeclaration, Definition, Expression, Kind, ModelText, Module, ModuleDefinition, Name,
+    Operation, Renaming, Rewards, Type, Update, Variable, VariableRange,
 };
 use crate::types::{Checker, Entity, Names, each_name, ordered, similar};
 use crate::{Error, Result, parser};
 
 /// A model in the PRISM language with checked names and types. Constants may be undefined.
 #[derive(Clone, Debug)]
-pub struct Model(pub(crate) Arc<Checked>);
+pub struct PrismModel(pub(crate) Arc<Checked>);
 
 #[derive(Debug)]
 pub(crate) struct Checked {
-    pub(crate) source: Source,
+    pub(crate) source: SourceText,
     /// Constants, each after those that its definition uses.
-    pub(crate) constants: Vec<Constant>,
+    pub(crate) constants: Vec<ConstantDeclaration>,
     pub(crate) formulas: Vec<Definition>,
     pub(crate) labels: Vec<Definition>,
     /// Variables: global ones first, then module by module.
@@ -28,7 +28,7 @@ pub(crate) struct Checked {
     pub(crate) modules: Vec<Module>,
     pub(crate) rewards: Vec<Rewards>,
     pub(crate) init: Option<Expression>,
-    pub(crate) together: Vec<Together>,
+    pub(crate) together: Vec<Synchronisation>,
     pub(crate) names: Names,
 }
 
@@ -36,14 +36,14 @@ pub(crate) struct Checked {
 const LONGEST: usize = 1 << 30;
 
 /// Makes a source of a text, or fails if the text is too long.
-pub(crate) fn source(name: &str, text: &str) -> Result<Source> {
+pub(crate) fn source(name: &str, text: &str) -> Result<SourceText> {
     if text.len() > LONGEST {
         return Err(Error::Size(format!("{name} has {} bytes, and at most {LONGEST} are read", text.len())));
     }
-    Ok(Source::new(name, text))
+    Ok(SourceText::new(name, text))
 }
 
-impl Model {
+impl PrismModel {
     /// Parses a model. `name` identifies the text in messages, such as its path.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         let source = source(name, text)?;
@@ -97,7 +97,7 @@ impl Model {
     }
 }
 
-fn check(source: Source, text: ModelText, errors: &mut Vec<Diagnostic>) -> Option<Checked> {
+fn check(source: SourceText, text: ModelText, errors: &mut Vec<Diagnostic>) -> Option<Checked> {
     let modules = modules(&text, errors);
     let names = names(&text, &modules, errors);
     let owners: HashMap<&str, usize> = (modules.iter().enumerate())
@@ -166,18 +166,18 @@ fn modules(text: &ModelText, errors: &mut Vec<Diagnostic>) -> Vec<Module> {
         }
     };
     for part in &text.modules {
-        if let Part::Module(module) = part {
+        if let ModuleDefinition::Module(module) = part {
             know(module, &mut known, errors);
         }
     }
     let mut all = Vec::new();
     for part in &text.modules {
         let renaming = match part {
-            Part::Module(module) => {
+            ModuleDefinition::Module(module) => {
                 all.push(module.clone());
                 continue;
             }
-            Part::Renaming(renaming) => renaming,
+            ModuleDefinition::Renaming(renaming) => renaming,
         };
         let Some(original) = known.get(&renaming.original.text) else {
             let names = known.keys().map(String::as_str);
@@ -225,7 +225,7 @@ fn renamed(
     let mut module = Module { name: renaming.name.clone(), variables: Vec::new(), commands: Vec::new() };
     for v in &original.variables {
         let range = match &v.range {
-            Range::Int(low, high) => Range::Int(inside(low)?, inside(high)?),
+            VariableRange::Int(low, high) => VariableRange::Int(inside(low)?, inside(high)?),
             other => other.clone(),
         };
         let init = v.init.as_ref().map(&mut inside).transpose()?;
@@ -345,7 +345,7 @@ pub(crate) fn check_circles(
 }
 
 fn check_variable(checker: &mut Checker<'_>, variable: &Variable, states_given: bool) {
-    if let Range::Int(low, high) = &variable.range {
+    if let VariableRange::Int(low, high) = &variable.range {
         checker.expect_constant(low, Type::Int, "the end of a range");
         checker.expect_constant(high, Type::Int, "the end of a range");
     }

@@ -6,26 +6,26 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::bytecode::{Code, Fault, Meaning, Term};
-use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
+use crate::bytecode::{Code, EvalError, Meaning, Term};
+use crate::diagnostics::{Diagnostic, Diagnostics, SourceText, Span};
 use crate::instance::values;
 use crate::intervals::range;
 use crate::model::{check_circles, in_order, source};
 use crate::syntax::{
-    self, Constant, Definition, Entry, Expression, FilterKind, Form, Kind, Name, Operation, Operator, Type,
-    Value,
+    self, ConstantDeclaration, Definition, Expression, FilterKind, Kind, Modality, Name, Operation, Operator,
+    ParsedProperty, Type, Value,
 };
 use crate::types::{Checker, Entity, Names, each_label, each_name, ordered};
-use crate::values::Values;
+use crate::values::PerState;
 use crate::{Error, Instance, Result, parser};
 
 /// Properties with checked names and types. Constants may be undefined.
 #[derive(Clone, Debug)]
 pub struct Properties {
-    source: Source,
-    constants: Vec<Constant>,
+    source: SourceText,
+    constants: Vec<ConstantDeclaration>,
     labels: Vec<Definition>,
-    properties: Vec<Entry>,
+    properties: Vec<ParsedProperty>,
     /// Indices of the properties: each follows those that it names.
     order: Vec<usize>,
     names: Names,
@@ -69,9 +69,9 @@ pub enum Formula {
     /// Probability of a path formula, `P`.
     Probability {
         /// Threshold of the probability. `None` for `=?`.
-        bound: Option<Bound>,
+        bound: Option<Threshold>,
         /// The path formula.
-        path: Path,
+        path: PathFormula,
         /// True if the value is one minus the probability: `G a` is 1 − `F !a`.
         complement: bool,
     },
@@ -80,14 +80,14 @@ pub enum Formula {
         /// Name of the reward structure. `None` selects the first one.
         structure: Option<String>,
         /// Threshold of the reward. `None` for `=?`.
-        bound: Option<Bound>,
+        bound: Option<Threshold>,
         /// Kind of the reward.
-        goal: Goal,
+        goal: RewardKind,
     },
     /// Long-run probability, `S`.
     SteadyState {
         /// Threshold of the probability. `None` for `=?`.
-        bound: Option<Bound>,
+        bound: Option<Threshold>,
         /// Formula that selects the states.
         states: Box<Self>,
     },
@@ -104,7 +104,7 @@ pub enum Formula {
 
 /// Path formula.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Path {
+pub enum PathFormula {
     /// `X a`: the next state satisfies a.
     Next(Box<Formula>),
     /// A formula of LTL.
@@ -150,7 +150,7 @@ pub enum Ltl {
 
 /// Kind of a reward property.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Goal {
+pub enum RewardKind {
     /// `C<=t`: reward accumulated until time t.
     Cumulative(f64),
     /// `C`: reward accumulated for ever.
@@ -169,7 +169,7 @@ pub enum Goal {
 
 /// Threshold with its comparison, such as `>= 0.9`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bound {
+pub struct Threshold {
     /// Comparison of a value (left) with the threshold (right).
     pub comparison: Comparison,
     /// The threshold.
@@ -189,7 +189,7 @@ pub enum Comparison {
     GreaterEqual,
 }
 
-impl Bound {
+impl Threshold {
     /// Truth of the comparison for all values in `low..=high`; `None` if it differs between them.
     pub fn decide(&self, low: f64, high: f64) -> Option<bool> {
         let holds = |value: f64| match self.comparison {
@@ -218,8 +218,8 @@ impl StateFormula {
     ///
     /// `variables` appends a state's values, in the order of the variables of
     /// [`Names::bare`](crate::Names::bare).
-    pub fn values(&self, states: usize, variables: impl FnMut(usize, &mut Vec<Value>)) -> Result<Values> {
-        let failed = |state: usize, fault: Fault| Error::State(format!("in the state {state}: {fault}"));
+    pub fn values(&self, states: usize, variables: impl FnMut(usize, &mut Vec<Value>)) -> Result<PerState> {
+        let failed = |state: usize, fault: EvalError| Error::State(format!("in the state {state}: {fault}"));
         values_of(&self.0, states, variables, failed)
     }
 }
@@ -229,8 +229,8 @@ fn values_of(
     term: &Term,
     states: usize,
     mut given: impl FnMut(usize, &mut Vec<Value>),
-    failed: impl Fn(usize, Fault) -> Error,
-) -> Result<Values> {
+    failed: impl Fn(usize, EvalError) -> Error,
+) -> Result<PerState> {
     let (code, ty) = (Code::new(term), term.ty());
     let (mut values, mut cells, mut stack) = (Vec::new(), Vec::new(), Vec::new());
     let mut all = Vec::with_capacity(states);
@@ -242,10 +242,10 @@ fn values_of(
         all.push(code.run(&cells, &mut stack).map_err(|fault| failed(state, fault))?);
     }
     if ty == Type::Bool {
-        return Ok(Values::Truth(all.into_iter().map(|cell| cell != 0).collect()));
+        return Ok(PerState::Truth(all.into_iter().map(|cell| cell != 0).collect()));
     }
     let number = |cell| Value::of_cell(cell, ty).number().unwrap_or(f64::NAN);
-    Ok(Values::Numbers(all.into_iter().map(number).collect()))
+    Ok(PerState::Numbers(all.into_iter().map(number).collect()))
 }
 
 /// Operation on the values of other formulas, such as `1 - a` or `a & !b`.
@@ -269,16 +269,16 @@ impl Combination {
     }
 
     /// Computes the values in all states from those of the operands, which have equal lengths.
-    pub fn values(&self, parts: &[Values]) -> Result<Values> {
+    pub fn values(&self, parts: &[PerState]) -> Result<PerState> {
         let states = parts.first().map_or(0, |part| match part {
-            Values::Truth(all) => all.len(),
-            Values::Numbers(all) => all.len(),
+            PerState::Truth(all) => all.len(),
+            PerState::Numbers(all) => all.len(),
         });
         let given = |state: usize, values: &mut Vec<Value>| {
             values.extend(parts.iter().zip(&self.types).map(|(part, ty)| match (part, ty) {
-                (Values::Truth(all), _) => Value::Bool(all[state]),
-                (Values::Numbers(all), Type::Int) => Value::Int(all[state] as i64),
-                (Values::Numbers(all), _) => Value::Double(all[state]),
+                (PerState::Truth(all), _) => Value::Bool(all[state]),
+                (PerState::Numbers(all), Type::Int) => Value::Int(all[state] as i64),
+                (PerState::Numbers(all), _) => Value::Double(all[state]),
             }));
         };
         values_of(&self.term, states, given, |_, fault| Error::State(fault.to_string()))
@@ -375,7 +375,7 @@ impl Properties {
         self.properties.iter().map(|entry| self.text(entry))
     }
 
-    fn text(&self, entry: &Entry) -> &str {
+    fn text(&self, entry: &ParsedProperty) -> &str {
         let span = entry.body.as_ref().map_or(entry.span, |e| e.span);
         self.source.text[span.range()].trim().trim_end_matches(';')
     }
@@ -385,7 +385,7 @@ impl Properties {
         let mut bodies: HashMap<&str, &Expression> = HashMap::new();
         bodies.extend(self.constants.iter().filter_map(|c| Some((&*c.name.text, c.value.as_ref()?))));
         bodies.extend(self.labels.iter().map(|label| (&*label.name.text, &label.body)));
-        let of_entry = |entry: &'a Entry| Some((&*entry.name.as_ref()?.text, entry.body.as_ref().ok()?));
+        let of_entry = |own: &'a ParsedProperty| Some((&*own.name.as_ref()?.text, own.body.as_ref().ok()?));
         bodies.extend(self.properties.iter().filter_map(of_entry));
         let all = self.properties.iter().enumerate().filter(|(k, _)| wanted(*k));
         let mut open: Vec<&Expression> = all.filter_map(|(_, entry)| entry.body.as_ref().ok()).collect();
@@ -436,7 +436,7 @@ impl Properties {
         }
         let mut all = Vec::new();
         for &place in &self.order {
-            let Entry { name, body, .. } = &self.properties[place];
+            let ParsedProperty { name, body, .. } = &self.properties[place];
             let own = name.as_ref().map(|name| name.text.clone());
             let text = self.text(&self.properties[place]).to_owned();
             let wrong = |list: Vec<Diagnostic>| Wrong {
@@ -586,7 +586,7 @@ impl<'a> Resolver<'a> {
         Ok(Expression { kind, span: e.span, depth: e.depth })
     }
 
-    fn bound(&self, bound: Option<&syntax::Bound>, most: f64) -> Resolved<Option<Bound>> {
+    fn bound(&self, bound: Option<&syntax::ParsedThreshold>, most: f64) -> Resolved<Option<Threshold>> {
         let Some(bound) = bound else { return Ok(None) };
         let comparison = match bound.comparison {
             Operation::Less => Comparison::Less,
@@ -595,7 +595,7 @@ impl<'a> Resolver<'a> {
             _ => Comparison::GreaterEqual,
         };
         let least = if most.is_finite() { 0.0 } else { f64::NEG_INFINITY };
-        Ok(Some(Bound { comparison, limit: self.number(&bound.limit, "the bound", least..=most)? }))
+        Ok(Some(Threshold { comparison, limit: self.number(&bound.limit, "the bound", least..=most)? }))
     }
 
     /// Resolves a time between 0 and `most`, or `otherwise` if it is missing.
@@ -609,15 +609,15 @@ impl<'a> Resolver<'a> {
         Ok(time)
     }
 
-    fn until(&mut self, operator: &Operator) -> Resolved<Path> {
+    fn until(&mut self, operator: &Operator) -> Resolved<PathFormula> {
         let part = |part: &Expression| match operator.form {
-            Form::Globally => self.boxed(&part.negated()),
+            Modality::Globally => self.boxed(&part.negated()),
             _ => self.boxed(part),
         };
         let mut parts = operator.parts.iter().map(part).collect::<Resolved<Vec<_>>>()?;
         let (right, left) = (parts.pop().expect("one operand or two"), parts.pop());
         let (from, to) = self.interval(&operator.times)?;
-        Ok(Path::Until { left, right, from, to })
+        Ok(PathFormula::Until { left, right, from, to })
     }
 
     /// Resolves the times of a path formula.
@@ -663,15 +663,15 @@ impl<'a> Resolver<'a> {
 
     fn ltl_path(&mut self, path: &Operator, not: bool) -> Resolved<Ltl> {
         let Operator { form, parts, times, .. } = path;
-        if *form == Form::Next {
+        if *form == Modality::Next {
             return self.ltl(&parts[0], not).map(|then| Ltl::Next(Box::new(then)));
         }
         if let Some(time) = times.each().next().filter(|_| !self.names.discrete) {
             return Err(parser::ltl(time.span));
         }
         // G a is false R a, and the negation of F !a.
-        let release = not != matches!(form, Form::Globally | Form::NotUntil);
-        let negated = if *form == Form::Globally { not } else { release };
+        let release = not != matches!(form, Modality::Globally | Modality::NotUntil);
+        let negated = if *form == Modality::Globally { not } else { release };
         let right = self.ltl(&parts[parts.len() - 1], negated)?;
         let left = match &parts[..parts.len() - 1] {
             [left] => self.ltl(left, negated)?,
@@ -688,29 +688,29 @@ impl<'a> Resolver<'a> {
         let time = || self.time(operator.times.to.as_ref(), 0.0, f64::MAX);
         let reward = |goal| Formula::Reward { structure: operator.structure.0.clone(), bound, goal };
         Ok(match form {
-            Form::Cumulative if operator.times.to.is_none() => reward(Goal::Total),
-            Form::Cumulative => reward(Goal::Cumulative(time()?)),
-            Form::Instantaneous => reward(Goal::Instantaneous(time()?)),
-            Form::Reach if parts[0].has_path() => reward(Goal::Ltl(self.ltl(&parts[0], false)?)),
-            Form::Reach => reward(Goal::Reach(self.boxed(&parts[0])?)),
-            Form::Time => reward(Goal::Time(self.boxed(&parts[0])?)),
-            Form::LongRun => reward(Goal::SteadyState),
-            Form::SteadyState => Formula::SteadyState { bound, states: self.boxed(&parts[0])? },
-            Form::Ltl | Form::Exists | Form::Step | Form::Next => {
+            Modality::Cumulative if operator.times.to.is_none() => reward(RewardKind::Total),
+            Modality::Cumulative => reward(RewardKind::Cumulative(time()?)),
+            Modality::Instantaneous => reward(RewardKind::Instantaneous(time()?)),
+            Modality::Reach if parts[0].has_path() => reward(RewardKind::Ltl(self.ltl(&parts[0], false)?)),
+            Modality::Reach => reward(RewardKind::Reach(self.boxed(&parts[0])?)),
+            Modality::Time => reward(RewardKind::Time(self.boxed(&parts[0])?)),
+            Modality::LongRun => reward(RewardKind::SteadyState),
+            Modality::SteadyState => Formula::SteadyState { bound, states: self.boxed(&parts[0])? },
+            Modality::Ltl | Modality::Exists | Modality::Step | Modality::Next => {
                 let path = match form {
-                    Form::Ltl => Path::Ltl(self.ltl(&parts[0], false)?),
-                    Form::Exists => Path::Exists(self.ltl(&parts[0], false)?),
-                    Form::Step => Path::Step(self.boxed(&parts[0])?),
-                    _ => Path::Next(self.boxed(&parts[0])?),
+                    Modality::Ltl => PathFormula::Ltl(self.ltl(&parts[0], false)?),
+                    Modality::Exists => PathFormula::Exists(self.ltl(&parts[0], false)?),
+                    Modality::Step => PathFormula::Step(self.boxed(&parts[0])?),
+                    _ => PathFormula::Next(self.boxed(&parts[0])?),
                 };
                 Formula::Probability { bound, path, complement: false }
             }
-            Form::Until | Form::Finally | Form::Globally | Form::NotUntil => {
+            Modality::Until | Modality::Finally | Modality::Globally | Modality::NotUntil => {
                 let path = self.until(operator)?;
-                let complement = matches!(form, Form::Globally | Form::NotUntil);
+                let complement = matches!(form, Modality::Globally | Modality::NotUntil);
                 Formula::Probability { bound, path, complement }
             }
-            Form::Filter(kind) => Formula::Filter {
+            Modality::Filter(kind) => Formula::Filter {
                 kind,
                 formula: self.boxed(&parts[0])?,
                 states: parts.get(1).map(|states| self.boxed(states)).transpose()?,

@@ -239,8 +239,8 @@ impl Operation {
 /// Operator in a property: `P`, `R`, `S`, `T` or a filter.
 #[derive(Clone, Debug)]
 pub(crate) struct Operator {
-    pub(crate) form: Form,
-    pub(crate) bound: Option<Bound>,
+    pub(crate) form: Modality,
+    pub(crate) bound: Option<ParsedThreshold>,
     /// Operands. Of a filter, the property and optionally the states.
     pub(crate) parts: Vec<Expression>,
     /// Times of a path formula. For a reward at or until a time, `to` is the time.
@@ -251,14 +251,14 @@ pub(crate) struct Operator {
 
 impl Operator {
     /// Operator without a threshold and times.
-    pub(crate) fn new(form: Form, parts: Vec<Expression>, span: Span) -> Self {
+    pub(crate) fn new(form: Modality, parts: Vec<Expression>, span: Span) -> Self {
         Self { form, bound: None, parts, times: Times::default(), structure: (None, span) }
     }
 }
 
-/// Form of an operator.
+/// Modality of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Modality {
     /// Path formulas of `P`: `X a`, `a U b`, `F a` and `G a`.
     Next,
     /// `X p` for a path formula `p`: the operand is the probability of `p`.
@@ -283,7 +283,7 @@ pub(crate) enum Form {
     Filter(FilterKind),
 }
 
-impl Form {
+impl Modality {
     /// True for the forms of `R` and `T`.
     pub(crate) fn is_reward(self) -> bool {
         matches!(self, Self::Cumulative | Self::Instantaneous | Self::Reach | Self::LongRun | Self::Time)
@@ -292,7 +292,7 @@ impl Form {
 
 /// Threshold such as `>= p`.
 #[derive(Clone, Debug)]
-pub(crate) struct Bound {
+pub(crate) struct ParsedThreshold {
     pub(crate) comparison: Operation,
     pub(crate) limit: Expression,
 }
@@ -349,7 +349,7 @@ pub enum FilterKind {
 
 /// `const double mu = 2;`. The value is `None` if the user has to give it.
 #[derive(Clone, Debug)]
-pub(crate) struct Constant {
+pub(crate) struct ConstantDeclaration {
     pub(crate) name: Name,
     pub(crate) ty: Type,
     pub(crate) value: Option<Expression>,
@@ -365,18 +365,18 @@ pub(crate) struct Definition {
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
     pub(crate) name: Name,
-    pub(crate) range: Range,
+    pub(crate) range: VariableRange,
     pub(crate) init: Option<Expression>,
 }
 
 impl Variable {
     pub(crate) fn ty(&self) -> Type {
-        if matches!(self.range, Range::Bool) { Type::Bool } else { Type::Int }
+        if matches!(self.range, VariableRange::Bool) { Type::Bool } else { Type::Int }
     }
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Range {
+pub(crate) enum VariableRange {
     Bool,
     Int(Expression, Expression),
     Unbounded,
@@ -434,7 +434,7 @@ pub(crate) enum Rewarded {
 
 /// Composition `system … endsystem`.
 #[derive(Clone, Debug)]
-pub(crate) enum System {
+pub(crate) enum Composition {
     Module(Name),
     /// `A || B`: synchronised on the actions that `A` and `B` share.
     Parallel(Vec<Self>),
@@ -453,18 +453,18 @@ pub(crate) enum System {
 pub(crate) struct ModelText {
     /// True for a chain in discrete time.
     pub(crate) discrete: bool,
-    pub(crate) constants: Vec<Constant>,
+    pub(crate) constants: Vec<ConstantDeclaration>,
     pub(crate) formulas: Vec<Definition>,
     pub(crate) labels: Vec<Definition>,
     pub(crate) globals: Vec<Variable>,
-    pub(crate) modules: Vec<Part>,
+    pub(crate) modules: Vec<ModuleDefinition>,
     pub(crate) rewards: Vec<Rewards>,
     pub(crate) init: Option<Expression>,
-    pub(crate) system: Option<System>,
+    pub(crate) system: Option<Composition>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Part {
+pub(crate) enum ModuleDefinition {
     Module(Module),
     Renaming(Renaming),
 }
@@ -472,14 +472,14 @@ pub(crate) enum Part {
 /// Contents of a properties file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PropertiesText {
-    pub(crate) constants: Vec<Constant>,
+    pub(crate) constants: Vec<ConstantDeclaration>,
     pub(crate) labels: Vec<Definition>,
-    pub(crate) properties: Vec<Entry>,
+    pub(crate) properties: Vec<ParsedProperty>,
 }
 
 /// Syntax tree of a property.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ParsedProperty {
     pub(crate) name: Option<Name>,
     pub(crate) span: Span,
     /// Formula of the property, or its errors.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::diagnostics::{Diagnostic, PRINTED, Span};
-use crate::syntax::{Expression, FilterKind, Form, Kind, Operation, Operator, Type};
+use crate::syntax::{Expression, FilterKind, Kind, Modality, Operation, Operator, Type};
 
 /// Kind and type of a name. The type is `None` if the definition has an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,25 +270,27 @@ impl<'a> Checker<'a> {
 
     fn operator(&mut self, operator: &Operator) -> Option<Type> {
         let what = match operator.form {
-            Form::Next | Form::Step => "the operand of X",
-            Form::Finally | Form::Globally => "the operand of F or G",
-            Form::Until | Form::NotUntil => "each operand of U, W or R",
-            Form::Ltl | Form::Exists => "a path formula",
-            Form::SteadyState => "the operand of S",
-            Form::Reach | Form::Time | Form::Cumulative | Form::Instantaneous | Form::LongRun => {
-                "the operand of F"
-            }
-            Form::Filter(kind) => {
+            Modality::Next | Modality::Step => "the operand of X",
+            Modality::Finally | Modality::Globally => "the operand of F or G",
+            Modality::Until | Modality::NotUntil => "each operand of U, W or R",
+            Modality::Ltl | Modality::Exists => "a path formula",
+            Modality::SteadyState => "the operand of S",
+            Modality::Reach
+            | Modality::Time
+            | Modality::Cumulative
+            | Modality::Instantaneous
+            | Modality::LongRun => "the operand of F",
+            Modality::Filter(kind) => {
                 if let Some(states) = operator.parts.get(1) {
                     self.expect(states, Type::Bool, "the set of states of a filter");
                 }
                 return self.filter(kind, &operator.parts[0]);
             }
         };
-        if operator.form.is_reward() && operator.form != Form::Time {
+        if operator.form.is_reward() && operator.form != Modality::Time {
             self.structure(&operator.structure);
         }
-        let operand = if operator.form == Form::Step { Type::Double } else { Type::Bool };
+        let operand = if operator.form == Modality::Step { Type::Double } else { Type::Bool };
         operator.parts.iter().for_each(|part| self.expect(part, operand, what));
         operator.times.each().for_each(|time| self.expect_constant(time, Type::Double, "a time"));
         let Some(bound) = &operator.bound else { return Some(Type::Double) };

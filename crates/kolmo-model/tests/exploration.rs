@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kolmo_model::{Error, Model, Options, Progress, StateSpace};
+use kolmo_model::{Error, Options, PrismModel, Progress, StateSpace};
 
 use crate::{WORKSHOP, explored, instance, section, trouble};
 
@@ -519,7 +519,7 @@ fn other_rates_are_those_of_an_exploration() {
         (&workshop, "N=3,", "fail", ["1/40", "7", "1e-300"]),
         (&wide(), "", "a", ["1", "1/3", "1e-3"]),
     ] {
-        let model = Model::parse("test.sm", text).unwrap_or_else(|e| panic!("{e}"));
+        let model = PrismModel::parse("test.sm", text).unwrap_or_else(|e| panic!("{e}"));
         let instance = |value: &str| {
             let constants = crate::given(&format!("{fixed}{name}={value}"));
             model.with_constants(&constants).unwrap_or_else(|e| panic!("{e}"))
@@ -537,7 +537,7 @@ fn other_rates_are_those_of_an_exploration() {
 fn states_that_instances_reach_together_are_explored() {
     let text = "ctmc const double a; const double b;
         module m x : [0..3]; [] x=0 -> a : (x'=1); [] x=1 & b>0 -> b : (x'=2); endmodule";
-    let model = Model::parse("test.sm", text).expect("a model");
+    let model = PrismModel::parse("test.sm", text).expect("a model");
     let [first, second] =
         ["a=1,b=0", "a=0,b=2"].map(|given| model.with_constants(&crate::given(given)).expect("an instance"));
     let mut space =
@@ -555,7 +555,7 @@ fn constants_that_change_the_states_leave_known_ones_alone() {
     for case in section(TABLES, "other states") {
         let (text, known, other, error) =
             (case[0], case[1], case[2], case.get(3).copied().unwrap_or_default());
-        let model = Model::parse("test.sm", text).unwrap_or_else(|e| panic!("{e}"));
+        let model = PrismModel::parse("test.sm", text).unwrap_or_else(|e| panic!("{e}"));
         let instance = |value: &str| {
             // Values such as 0/0 are not accepted as constants, but may result from some.
             let value = if value == "0/0" {

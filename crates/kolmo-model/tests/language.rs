@@ -1,6 +1,6 @@
 //! Precedence, types, values and error messages.
 
-use kolmo_model::{Error, Model, Value};
+use kolmo_model::{Error, PrismModel, Value};
 
 use crate::{WORKSHOP, given, section};
 
@@ -9,7 +9,7 @@ const TABLES: &str = include_str!("inputs/language.txt");
 /// Evaluates an expression as the value of a constant.
 fn value(ty: &str, expression: &str) -> Result<Value, String> {
     let text = format!("ctmc const {ty} x = {expression}; module m v : bool; endmodule");
-    let model = Model::parse("e", &text).map_err(|e| e.to_string())?;
+    let model = PrismModel::parse("e", &text).map_err(|e| e.to_string())?;
     let instance = model.with_constants(&[]).map_err(|e| e.to_string())?;
     Ok(instance.constant("x").expect("it is declared"))
 }
@@ -40,12 +40,12 @@ fn words_are_reserved_that_prism_reserves_and_no_others() {
         format!("ctmc const int {word} = 1; module {word}_m {word}_x : [0..2]; {command} endmodule")
     };
     for word in RESERVED.split_whitespace() {
-        let error = Model::parse("m", &named(word)).expect_err(word).to_string();
+        let error = PrismModel::parse("m", &named(word)).expect_err(word).to_string();
         assert!(error.contains(&format!("'{word}' is a reserved word of PRISM")), "{error}");
         assert_eq!(error.contains("Storm"), word.len() == 1, "{error}");
     }
     for word in ["round", "floor", "ceil", "pow", "log", "mod", "T", "D", "Z", "player", "smg", "inf"] {
-        Model::parse("m", &named(word)).unwrap_or_else(|e| panic!("{e}"));
+        PrismModel::parse("m", &named(word)).unwrap_or_else(|e| panic!("{e}"));
         let text = format!(
             "ctmc module {word} {word} : [0..2]; [{word}] {word}<2 -> mod(3, 2) + floor(1.5) : ({word}'={word}+1); endmodule
              module other y : [0..floor(1.5)]; [{word}] true -> pow(2, 1) : true; endmodule
@@ -60,7 +60,7 @@ fn words_are_reserved_that_prism_reserves_and_no_others() {
 fn updates_without_a_rate_stand_alone() {
     let of = |updates: &str| {
         let text = format!("ctmc module m a : [0..1]; b : [0..3]; [] a=0 -> {updates}; endmodule");
-        Model::parse("m", &text).map(|_| ()).map_err(|error| error.to_string())
+        PrismModel::parse("m", &text).map(|_| ()).map_err(|error| error.to_string())
     };
     for right in section(TABLES, "updates") {
         of(right[0]).unwrap_or_else(|error| panic!("{error}"));
@@ -79,10 +79,10 @@ fn texts_may_be_of_latin_1_and_begin_with_a_mark() {
     let old = b"\xef\xbb\xbfctmc\n// Zuverl\xe4ssigkeit \xc3\xa4\nmodule m x : bool; endmodule\n";
     let text = kolmo_model::decoded(old.to_vec());
     assert!(text.contains("Zuverlässigkeit ä\n"), "{text}");
-    Model::parse("m", &text).unwrap_or_else(|e| panic!("{e}"));
+    PrismModel::parse("m", &text).unwrap_or_else(|e| panic!("{e}"));
     // A character outside of comments is reported.
     let wrong = kolmo_model::decoded(b"ctmc module m x : bool; endmodule \xe4".to_vec());
-    let error = Model::parse("m", &wrong).expect_err("no comment").to_string();
+    let error = PrismModel::parse("m", &wrong).expect_err("no comment").to_string();
     assert!(error.contains("unexpected character 'ä'") && error.contains("m:1:35"), "{error}");
     let sound = "ctmc // ∅ → X\nmodule m x : bool; endmodule";
     assert_eq!(kolmo_model::decoded(sound.as_bytes().to_vec()), sound);
@@ -97,7 +97,7 @@ fn names_of_labels_and_of_variables_are_told_apart() {
     ] {
         let text =
             format!("ctmc module m x : bool; endmodule label \"full\" = x; label \"other\" = {expression};");
-        let error = Model::parse("m", &text).expect_err(expression).to_string();
+        let error = PrismModel::parse("m", &text).expect_err(expression).to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
 }
@@ -130,7 +130,7 @@ fn long_texts_take_time_in_proportion() {
 }
 
 fn messages(text: &str) -> Vec<(usize, usize, String)> {
-    match Model::parse("m.sm", text) {
+    match PrismModel::parse("m.sm", text) {
         Err(Error::Text(list)) => {
             list.messages().map(|(line, column, m)| (line, column, m.to_owned())).collect()
         }
@@ -154,7 +154,7 @@ fn several_errors_are_told_at_once_each_at_its_place() {
 #[test]
 fn a_message_has_line_column_caret_and_remedy() {
     let text = "ctmc\nconst int size = 3;\nmodule m\n  x : [0..sise];\nendmodule\n";
-    let error = Model::parse("m.sm", text).expect_err("the name is wrong").to_string();
+    let error = PrismModel::parse("m.sm", text).expect_err("the name is wrong").to_string();
     let expected = include_str!("inputs/message.txt").trim_end();
     assert_eq!(error, expected, "\n{error}");
 }
@@ -169,7 +169,7 @@ fn what_is_no_markov_chain_is_refused_by_name() {
 
 #[test]
 fn constants_are_asked_for_by_name_and_type() {
-    let model = Model::parse("w.sm", WORKSHOP).expect("a model");
+    let model = PrismModel::parse("w.sm", WORKSHOP).expect("a model");
     assert_eq!(model.undefined_constants().map(|(name, _)| name).collect::<Vec<_>>(), ["N"]);
     assert_eq!(model.labels().collect::<Vec<_>>(), ["down", "full"]);
     assert_eq!(model.reward_structures().collect::<Vec<_>>(), ["parts", "repairs", ""]);
@@ -183,7 +183,8 @@ fn constants_are_asked_for_by_name_and_type() {
 #[test]
 fn long_and_deep_expressions_are_taken_or_refused() {
     let model = |e: &str| {
-        Model::parse("m", &format!("ctmc module m x : bool; [] {e} -> 1 : (x'=!x); endmodule")).map(|_| ())
+        PrismModel::parse("m", &format!("ctmc module m x : bool; [] {e} -> 1 : (x'=!x); endmodule"))
+            .map(|_| ())
     };
     model(&vec!["x"; 20_000].join(" | ")).expect("a long disjunction");
     let choices: String = (0..200).map(|k| format!("{k}=1 ? true : ")).collect();
@@ -198,7 +199,7 @@ fn long_and_deep_expressions_are_taken_or_refused() {
     let doubled: String = (1..60).map(|k| format!("formula f{k} = f{0} + f{0};", k - 1)).collect();
     let text =
         format!("ctmc formula f0 = x; {doubled} module m x : [0..1]; [] f59 > 0 -> 1 : true; endmodule");
-    let model = Model::parse("m", &text).expect("the text is right");
+    let model = PrismModel::parse("m", &text).expect("the text is right");
     assert!(model.with_constants(&[]).expect_err("it grows").to_string().contains("parts"));
 }
 
@@ -208,7 +209,7 @@ fn formulas_where_constants_are_expected_are_refused_by_name() {
         ("ctmc formula f = x + 1; const int c = f; module m x:[0..c] init 0; endmodule", "m:1:39"),
         ("ctmc formula f = 3; module m x:[0..f] init 0; endmodule", "m:1:36"),
     ] {
-        let model = Model::parse("m", text).expect("a model");
+        let model = PrismModel::parse("m", text).expect("a model");
         let error = model.with_constants(&[]).expect_err(text).to_string();
         assert!(error.contains("'f' has no value here") && error.contains(at), "{error}");
     }

@@ -6,7 +6,7 @@ mod mutations;
 mod properties;
 
 use kolmo_model::properties::{Property, parse};
-use kolmo_model::{Error, Instance, Model, Names, Options, StateSpace, Value};
+use kolmo_model::{Error, Instance, Names, Options, PrismModel, StateSpace, Value};
 
 /// Two machines that fail, one repair worker, and a queue of `N` parts.
 const WORKSHOP: &str = include_str!("inputs/workshop.sm");
@@ -29,7 +29,7 @@ fn given(text: &str) -> Vec<(String, Value)> {
 }
 
 fn instance(text: &str, constants: &str) -> Instance {
-    let model = Model::parse("test.sm", text).unwrap_or_else(|e| panic!("{e}"));
+    let model = PrismModel::parse("test.sm", text).unwrap_or_else(|e| panic!("{e}"));
     model.with_constants(&given(constants)).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -1,6 +1,6 @@
 //! Random mutations of texts: each is accepted or rejected without a panic.
 
-use kolmo_model::{Model, Options, Value};
+use kolmo_model::{Options, PrismModel, Value};
 
 use crate::{WORKSHOP, resolved};
 
@@ -36,12 +36,12 @@ fn mutated(text: &str, random: &mut fastrand::Rng) -> String {
 #[test]
 fn a_text_with_mistakes_is_read_or_refused() {
     let mut random = fastrand::Rng::with_seed(7);
-    let workshop = Model::parse("w", WORKSHOP).expect("a model");
+    let workshop = PrismModel::parse("w", WORKSHOP).expect("a model");
     let given = [("N".to_owned(), Value::Int(2))];
     let (mut read, mut explored) = (0, 0);
     for _ in 0..3000 {
         let text = mutated(WORKSHOP, &mut random);
-        match Model::parse("m", &text) {
+        match PrismModel::parse("m", &text) {
             Err(error) => assert!(!error.to_string().is_empty()),
             Ok(model) => {
                 read += 1;

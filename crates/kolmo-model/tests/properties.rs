@@ -1,7 +1,7 @@
 //! CSL properties: parsing, resolution, error messages.
 
-use kolmo_model::properties::{Comparison, Formula, Path, Property, parse};
-use kolmo_model::{Names, Type, Value, Values};
+use kolmo_model::properties::{Comparison, Formula, PathFormula, Property, parse};
+use kolmo_model::{Names, PerState, Type, Value};
 
 use crate::{WORKSHOP, explored, given, instance, resolved, section};
 
@@ -28,11 +28,11 @@ fn a_file_has_names_constants_labels_and_comments() {
     assert_eq!(all[0].text, "P=? [ F<=T \"bad\" ]");
     let Formula::Probability { bound, path, complement } = &all[0].formula else { panic!("{:?}", all[0]) };
     assert!(bound.is_none() && !complement, "{:?}", all[0]);
-    assert!(matches!(path, Path::Until { left: None, from: 0.0, to: 8.0, .. }), "{path:?}");
+    assert!(matches!(path, PathFormula::Until { left: None, from: 0.0, to: 8.0, .. }), "{path:?}");
     let Formula::Probability { bound: Some(bound), path, .. } = &all[1].formula else {
         panic!("{:?}", all[1])
     };
-    assert!(matches!(path, Path::Until { left: Some(_), from: 4.0, to: 8.0, .. }), "{path:?}");
+    assert!(matches!(path, PathFormula::Until { left: Some(_), from: 4.0, to: 8.0, .. }), "{path:?}");
     assert_eq!((bound.comparison, bound.limit), (Comparison::GreaterEqual, 0.5));
     assert_eq!(bound.decide(0.4, 0.45), Some(false));
     assert_eq!(bound.decide(0.5, 0.6), Some(true));
@@ -40,8 +40,8 @@ fn a_file_has_names_constants_labels_and_comments() {
     assert!(matches!(&all[2].formula, Formula::SteadyState { bound: Some(_), .. }));
     let Formula::Combination(combination, parts) = &all[3].formula else { panic!("{:?}", all[3]) };
     assert_eq!(parts.len(), 1);
-    let values = combination.values(&[Values::Numbers(vec![0.25, 1.0])]).expect("numbers");
-    assert_eq!(values, Values::Numbers(vec![0.75, 0.0]));
+    let values = combination.values(&[PerState::Numbers(vec![0.25, 1.0])]).expect("numbers");
+    assert_eq!(values, PerState::Numbers(vec![0.75, 0.0]));
 }
 
 #[test]
@@ -50,13 +50,13 @@ fn every_form_is_read() {
         let (text, number) = (case[0], |k: usize| case[k].parse::<f64>().expect("a number"));
         let expected = (number(1), number(2), case[3] == "true");
         match one(text) {
-            Formula::Probability { path: Path::Until { from, to, .. }, complement, .. } => {
+            Formula::Probability { path: PathFormula::Until { from, to, .. }, complement, .. } => {
                 assert_eq!((from, to, complement), expected, "{text}");
             }
             other => panic!("{text}: {other:?}"),
         }
     }
-    assert!(matches!(one("P>0 [ X up1 ]"), Formula::Probability { path: Path::Next(_), .. }));
+    assert!(matches!(one("P>0 [ X up1 ]"), Formula::Probability { path: PathFormula::Next(_), .. }));
     for case in section(TABLES, "rewards") {
         let (text, form, name) = (case[0], case[1], case.get(2).copied());
         let Formula::Reward { structure, goal, .. } = one(text) else { panic!("{text}") };
@@ -71,7 +71,7 @@ fn every_form_is_read() {
     let text = "P>0.5 [ F<=1 P<0.1 [ F \"down\" ] ] & !(parts=2) | \"init\"";
     let Formula::Combination(combination, parts) = one(text) else { panic!("a combination") };
     assert!(matches!(&parts[..], [Formula::Probability { .. }, Formula::State(_), Formula::Label(_)]));
-    let truth = |all: [bool; 2]| Values::Truth(all.to_vec());
+    let truth = |all: [bool; 2]| PerState::Truth(all.to_vec());
     let values = combination.values(&[truth([true, false]), truth([true, true]), truth([false, false])]);
     assert_eq!(values.expect("truth"), truth([true, false]));
 }
@@ -84,11 +84,11 @@ fn formulas_over_variables_have_values_in_all_states() {
         other => panic!("{text}: {other:?}"),
     };
     let parts: Vec<f64> = (0..space.states()).map(|state| space.values(state)[0] as f64).collect();
-    assert_eq!(evaluate("parts"), Values::Numbers(parts.clone()));
-    assert_eq!(evaluate("parts/2"), Values::Numbers(parts.iter().map(|p| p / 2.0).collect()));
-    assert_eq!(evaluate("\"full\""), Values::Truth(space.label("full").expect("a label")));
-    assert_eq!(evaluate("!\"full\" & N=3"), Values::Truth(parts.iter().map(|p| *p < 3.0).collect()));
-    assert_eq!(evaluate("true"), Values::Truth(vec![true; space.states()]));
+    assert_eq!(evaluate("parts"), PerState::Numbers(parts.clone()));
+    assert_eq!(evaluate("parts/2"), PerState::Numbers(parts.iter().map(|p| p / 2.0).collect()));
+    assert_eq!(evaluate("\"full\""), PerState::Truth(space.label("full").expect("a label")));
+    assert_eq!(evaluate("!\"full\" & N=3"), PerState::Truth(parts.iter().map(|p| *p < 3.0).collect()));
+    assert_eq!(evaluate("true"), PerState::Truth(vec![true; space.states()]));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn labels_of_a_file_are_names_enough() {
     let text = "const double t; P=? [ !\"a\" U<=t \"b\" | \"deadlock\" ]; R=? [ C<=t ]";
     let all = resolved(text, &names, None, &given("t=3")).expect("labels are known");
     let Formula::Probability { path, .. } = &all[0].formula else { panic!("{:?}", all[0]) };
-    let Path::Until { left: Some(left), right, to: 3.0, .. } = path else { panic!("{path:?}") };
+    let PathFormula::Until { left: Some(left), right, to: 3.0, .. } = path else { panic!("{path:?}") };
     assert!(matches!(&**left, Formula::Combination(_, parts) if parts.len() == 1));
     assert!(matches!(&**right, Formula::Combination(_, parts) if parts.len() == 2));
     let error = resolved("P=? [ F \"c\" ] + x", &names, None, &[]).expect_err("neither is known");
@@ -114,11 +114,11 @@ fn variables_of_a_file_have_values() {
         all.extend([Value::Int(q), Value::Bool(up), Value::Double(load)]);
     };
     for (text, wanted) in [
-        ("q>0 & up", Values::Truth(vec![false, false, true])),
-        ("load*2 >= q + 1", Values::Truth(vec![true, true, false])),
-        ("up ? q : 7", Values::Numbers(vec![0.0, 7.0, 2.0])),
-        ("load + q", Values::Numbers(vec![0.5, 2.5, 2.25])),
-        ("true", Values::Truth(vec![true; 3])),
+        ("q>0 & up", PerState::Truth(vec![false, false, true])),
+        ("load*2 >= q + 1", PerState::Truth(vec![true, true, false])),
+        ("up ? q : 7", PerState::Numbers(vec![0.0, 7.0, 2.0])),
+        ("load + q", PerState::Numbers(vec![0.5, 2.5, 2.25])),
+        ("true", PerState::Truth(vec![true; 3])),
     ] {
         let formula = resolved(text, &names, None, &[]).unwrap_or_else(|e| panic!("{e}")).remove(0).formula;
         let Formula::State(formula) = formula else { panic!("{formula:?}") };
@@ -210,7 +210,7 @@ fn steps_are_whole_numbers_and_strict_bounds_count() {
         let properties = parse("p", text, &names).expect("a property");
         let found = properties.with_constants(None, &[], &|_| true).expect("no constants");
         found.into_iter().next().expect("one").map(|property| match property.formula {
-            Formula::Probability { path: Path::Until { from, to, .. }, .. } => (from, to),
+            Formula::Probability { path: PathFormula::Until { from, to, .. }, .. } => (from, to),
             _ => (0.0, 0.0),
         })
     };
@@ -226,9 +226,9 @@ fn steps_are_whole_numbers_and_strict_bounds_count() {
 #[test]
 fn weak_until_release_and_older_filters_are_rewritten() {
     let negated = |text: &str| match one(text) {
-        Formula::Probability { path: Path::Until { left: Some(_), from, to, .. }, complement, .. } => {
-            complement.then_some((from, to))
-        }
+        Formula::Probability {
+            path: PathFormula::Until { left: Some(_), from, to, .. }, complement, ..
+        } => complement.then_some((from, to)),
         other => panic!("{text}: {other:?}"),
     };
     assert_eq!(negated("P=? [ up1 W up2 ]"), Some((0.0, f64::INFINITY)));

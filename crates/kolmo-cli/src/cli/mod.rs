@@ -45,17 +45,17 @@ enum Command {
     /// Check CSL properties of a PRISM model or a chain
     ///
     /// Each line of stdout has a property, its value, and a bound on the error of the value.
-    Check(check::Check),
+    Check(check::CheckArgs),
     /// Estimate components of x in A x = b by random walks, or compute PageRank
     ///
     /// Each component has a confidence interval. The system is written as x = L x + f. Walks
     /// converge if the spectral radius of |L| is below 1, which is proved before the first step.
-    Walk(Box<walk::Walk>),
+    Walk(Box<walk::WalkArgs>),
     /// Solve tridiagonal, pentadiagonal and block tridiagonal systems
     ///
     /// The relative residual of every answer is computed on the host in double precision. Without
     /// -o the unknowns go to stdout: the ten largest on a terminal, otherwise all of them as CSV.
-    Tridiagonal(Box<tridiagonal::Tridiagonal>),
+    Tridiagonal(Box<tridiagonal::TridiagonalArgs>),
     /// List the devices that this build can use on this machine
     Devices(devices::Devices),
     /// Report the build, the machine, drivers and folders, and how to get what is missing

@@ -2,11 +2,11 @@
 
 use crate::cli::arguments::Solving;
 use crate::cli::prelude::*;
-use crate::report::Summary;
+use crate::report::RunReport;
 
 /// Writes the report of a run and prints its summary (with `--quiet` only a bound that is not met).
 pub(crate) fn conclude(
-    run: &dyn Summary,
+    run: &dyn RunReport,
     report: Option<OutputFile>,
     solving: &Solving,
     ranks: Ranks,

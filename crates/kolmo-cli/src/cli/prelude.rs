@@ -9,7 +9,7 @@ pub(crate) use serde_json::json;
 pub(crate) use crate::cli::arguments::{Common, expect, fail, named, whole};
 pub(crate) use crate::cli::outcome::conclude;
 pub(crate) use crate::cli::output::{complete, extension, print, write_object};
-pub(crate) use crate::cli::terminal::progress::Progress;
+pub(crate) use crate::cli::terminal::progress::ProgressDisplay;
 pub(crate) use crate::cli::terminal::{interrupt, say};
 pub(crate) use crate::report::{self, bytes, counted, grouped, number, seconds};
 pub(crate) use kolmo::kernel::Precision;

@@ -19,7 +19,7 @@ pub(crate) enum Stroke {
 }
 
 #[derive(Clone)]
-pub(crate) struct Line {
+pub(crate) struct ChartLine {
     /// Name in the legend.
     name: String,
     /// Index of the colour in [`palette::SERIES`].
@@ -29,7 +29,7 @@ pub(crate) struct Line {
     points: Vec<(f64, f64)>,
 }
 
-impl Line {
+impl ChartLine {
     pub(crate) fn new(
         name: impl Into<String>,
         color: usize,
@@ -40,11 +40,11 @@ impl Line {
     }
 }
 
-pub(crate) struct Lines {
+pub(crate) struct LineChart {
     pub(crate) title: String,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<ChartLine>,
 }
 
 /// Height of the plotting area, in units.
@@ -53,7 +53,7 @@ pub(super) const PLOT: f64 = 190.0;
 /// Width of the labels to the left of the plotting area, and height of the labels below.
 pub(super) const LABELS: (f64, f64) = (52.0, 34.0);
 
-impl Lines {
+impl LineChart {
     pub(crate) fn svg(&self) -> String {
         let mut canvas = Canvas::default();
         let head = canvas.title(&self.title);
@@ -99,12 +99,12 @@ impl Lines {
         canvas.finish(bottom + LABELS.1, &self.title)
     }
 
-    fn placed(&self, line: &Line) -> Vec<(f64, f64)> {
+    fn placed(&self, line: &ChartLine) -> Vec<(f64, f64)> {
         line.points.iter().filter_map(|&(x, y)| Some((self.x.place(x)?, self.y.place(y)?))).collect()
     }
 }
 
-impl Line {
+impl ChartLine {
     /// Draws the line through points of the picture, and the markers of the points in `marked`.
     ///
     /// `hidden` is the number of lines below it that coincide; the line is then dashed to show
@@ -152,13 +152,13 @@ fn legend_places(names: &[&str]) -> (Vec<(f64, f64)>, f64) {
 mod tests {
     use super::*;
 
-    fn chart() -> Lines {
+    fn chart() -> LineChart {
         let lines = vec![
-            Line::new("a", 0, Stroke::Solid, vec![(1.0, 1.0), (10.0, 0.1), (100.0, 0.01)]),
-            Line::new("b", 1, Stroke::Solid, vec![(1.0, 0.5), (100.0, 0.0)]),
-            Line::new("c", 2, Stroke::Bare, vec![(1.0, 1.0), (100.0, 1.0)]),
+            ChartLine::new("a", 0, Stroke::Solid, vec![(1.0, 1.0), (10.0, 0.1), (100.0, 0.01)]),
+            ChartLine::new("b", 1, Stroke::Solid, vec![(1.0, 0.5), (100.0, 0.0)]),
+            ChartLine::new("c", 2, Stroke::Bare, vec![(1.0, 1.0), (100.0, 1.0)]),
         ];
-        Lines { title: "Errors < 1 & more".into(), x: Axis::log("chains"), y: Axis::log("error"), lines }
+        LineChart { title: "Errors < 1 & more".into(), x: Axis::log("chains"), y: Axis::log("error"), lines }
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_line_over_another_is_dashed() {
         let mut chart = chart();
-        chart.lines[1] = Line { color: 1, ..chart.lines[0].clone() };
+        chart.lines[1] = ChartLine { color: 1, ..chart.lines[0].clone() };
 
         let svg = chart.svg();
 

@@ -7,7 +7,7 @@ pub(crate) mod palette;
 
 pub(crate) use axis::Axis;
 pub(crate) use heat_map::HeatMap;
-pub(crate) use lines::{Line, Lines, Stroke};
+pub(crate) use lines::{ChartLine, LineChart, Stroke};
 
 use std::fmt::Write;
 

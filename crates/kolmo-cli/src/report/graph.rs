@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Summary, grouped, seconds};
+use super::{RunReport, grouped, seconds};
 use kolmo::Status;
 use kolmo::pagerank::{Graph, Node, Options, Solution};
 
-pub(crate) struct Run<'a> {
+pub(crate) struct PageRankReport<'a> {
     pub(crate) name: &'a str,
     pub(crate) graph: &'a Graph,
     pub(crate) options: &'a Options,
@@ -17,7 +17,7 @@ pub(crate) struct Run<'a> {
     pub(crate) solution: &'a Solution,
 }
 
-impl Run<'_> {
+impl PageRankReport<'_> {
     fn is_relative(&self) -> bool {
         self.options.relative > 0.0
     }
@@ -41,7 +41,7 @@ impl Run<'_> {
     }
 }
 
-impl Summary for Run<'_> {
+impl RunReport for PageRankReport<'_> {
     fn json(&self) -> Value {
         let (s, options) = (self.solution, self.options);
         let node = |node: &Node| {

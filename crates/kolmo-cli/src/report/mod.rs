@@ -22,7 +22,7 @@ pub(crate) mod tridiagonal;
 pub(crate) mod walk;
 
 /// A run and its result, for the report and the summary.
-pub(crate) trait Summary {
+pub(crate) trait RunReport {
     /// Returns the JSON object of `--report`.
     fn json(&self) -> Value;
     fn status(&self) -> Status;
@@ -46,10 +46,10 @@ pub(crate) struct DeviceReport {
 }
 
 /// Column of a table: its heading, and a function from a row to its cell.
-pub(crate) type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
+pub(crate) type TableColumn<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
 
 /// Returns a table with these columns.
-pub(crate) fn table<R>(rows: &[R], columns: &[Column<'_, R>]) -> Table {
+pub(crate) fn table<R>(rows: &[R], columns: &[TableColumn<'_, R>]) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::TableStyle::new());
     table.set_header(columns.iter().map(|(heading, _)| *heading));

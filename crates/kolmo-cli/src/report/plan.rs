@@ -8,14 +8,14 @@ use kolmo::transient::LaneExchange;
 use kolmo::transient::estimate::{MemoryRequirement, Plan};
 
 /// A dry run and its result.
-pub(crate) struct Run<'a> {
+pub(crate) struct DryRunReport<'a> {
     pub(crate) model: &'a str,
     /// Precision of the planned run.
     pub(crate) precision: Precision,
     pub(crate) plan: &'a Plan,
 }
 
-impl Run<'_> {
+impl DryRunReport<'_> {
     pub(crate) fn json(&self) -> Value {
         let mut value = json!(self.plan);
         value["command"] = json!("transient");

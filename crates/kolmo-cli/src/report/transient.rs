@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{DeviceReport, RankMemory, Summary, bytes, counted, grouped, number, seconds};
+use super::{DeviceReport, RankMemory, RunReport, bytes, counted, grouped, number, seconds};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{Expanded, Expansion, LaneExchange, Solution, Status, Stopped, TimeResult};
 
-pub(crate) struct Run<'a> {
+pub(crate) struct TransientReport<'a> {
     pub(crate) model: &'a str,
     /// Requested bound.
     pub(crate) epsilon: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Run<'a> {
     pub(crate) values: Option<Vec<Value>>,
 }
 
-impl Run<'_> {
+impl TransientReport<'_> {
     fn per_time(&self, place: usize) -> Value {
         let t = &self.solution.times[place];
         let mut value = json!(t);
@@ -144,7 +144,7 @@ impl Run<'_> {
     }
 }
 
-impl Summary for Run<'_> {
+impl RunReport for TransientReport<'_> {
     fn json(&self) -> Value {
         let s = self.solution;
         json!({

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{DeviceReport, Summary, bytes, counted, grouped, seconds};
+use super::{DeviceReport, RunReport, bytes, counted, grouped, seconds};
 use kolmo::tridiagonal::{Method, Residual, Solution, Span, Status};
 
-pub(crate) struct Run<'a> {
+pub(crate) struct TridiagonalReport<'a> {
     pub(crate) name: &'a str,
     /// Size of the systems, and the rows of this rank.
     pub(crate) span: Span,
@@ -23,7 +23,7 @@ pub(crate) struct Run<'a> {
     pub(crate) seconds: [f64; 3],
 }
 
-impl Run<'_> {
+impl TridiagonalReport<'_> {
     /// Further lines of the detailed summary.
     fn details(&self) -> String {
         let s = self.solution;
@@ -90,7 +90,7 @@ impl Run<'_> {
     }
 }
 
-impl Summary for Run<'_> {
+impl RunReport for TridiagonalReport<'_> {
     fn json(&self) -> Value {
         let s = self.solution;
         let [load, solve, total] = self.seconds;

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{DeviceReport, Summary, bytes, grouped, seconds};
+use super::{DeviceReport, RunReport, bytes, grouped, seconds};
 use kolmo::Status;
 use kolmo::walk::{Component, Quantity, Solution};
 
-pub(crate) struct Run<'a> {
+pub(crate) struct WalkReport<'a> {
     pub(crate) system: &'a str,
     /// Confidence level of the intervals.
     pub(crate) confidence: f64,
@@ -16,7 +16,7 @@ pub(crate) struct Run<'a> {
     pub(crate) solution: &'a Solution,
 }
 
-impl Run<'_> {
+impl WalkReport<'_> {
     /// Further lines of the detailed summary.
     fn details(&self) -> String {
         let s = self.solution;
@@ -79,7 +79,7 @@ impl Run<'_> {
     }
 }
 
-impl Summary for Run<'_> {
+impl RunReport for WalkReport<'_> {
     fn json(&self) -> Value {
         let s = self.solution;
         json!({

@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
-use super::layout::Key;
-use super::program::{Program, Rows, Scratch};
+use super::layout::StateKey;
+use super::program::{CompiledModel, PackedRows, Scratch};
 use super::search::{Searched, Segment};
-use super::state_table::{Bits, ROWS, Ranks, Shards, Store, numbered};
-use super::{Chain, News};
+use super::state_table::{Bits, CellRanks, ROWS, Shards, VisitedSet, numbered};
+use super::{News, TransitionMatrix};
 use crate::{Error, Result};
 
 /// The chain of explored states, numbered in the order of the packed states.
 #[derive(Clone, Debug)]
 pub(super) struct Assembled {
-    pub(super) chain: Chain,
+    pub(super) chain: TransitionMatrix,
     pub(super) self_loops: Vec<(u32, f64)>,
     pub(super) deadlocks: Vec<u32>,
     pub(super) initial: Vec<u32>,
@@ -26,14 +26,14 @@ pub(super) struct Assembled {
 pub(super) const TASK: usize = 1 << 10;
 
 pub(super) fn assemble<const W: usize>(
-    program: &Program<'_>,
-    store: Store<W>,
+    program: &CompiledModel<'_>,
+    store: VisitedSet<W>,
     searched: Searched<W>,
     news: &News<'_>,
-) -> Result<(Vec<Key<W>>, Assembled)> {
+) -> Result<(Vec<StateKey<W>>, Assembled)> {
     match store {
-        Store::Bits(bits) => rows_again(program, bits, searched, news),
-        Store::Shards(shards) => rows_kept(shards, searched, news),
+        VisitedSet::Bits(bits) => rows_again(program, bits, searched, news),
+        VisitedSet::Shards(shards) => rows_kept(shards, searched, news),
     }
 }
 
@@ -46,19 +46,19 @@ fn expect_numbers(segments: usize, states: usize) -> Result<()> {
 
 /// Computes every state's row again, in the order of states, and writes it to the chain.
 fn rows_again<const W: usize>(
-    program: &Program<'_>,
+    program: &CompiledModel<'_>,
     bits: Bits,
     searched: Searched<W>,
     news: &News<'_>,
-) -> Result<(Vec<Key<W>>, Assembled)> {
+) -> Result<(Vec<StateKey<W>>, Assembled)> {
     let Searched { found, initial, edge, .. } = searched;
     let explored: usize = found.iter().map(Vec::len).sum();
     let count = explored + edge.len();
     let entries: u64 = found.iter().flatten().map(|(_, length)| u64::from(*length)).sum();
     expect_numbers(0, count)?;
-    let needed = entries as usize * 12 + count * (size_of::<Key<W>>() + 8 + 8) + bits.bytes();
+    let needed = entries as usize * 12 + count * (size_of::<StateKey<W>>() + 8 + 8) + bits.bytes();
     news.options.check_memory(needed, (count as u64, entries), String::new)?;
-    let ranks = Ranks::new(bits);
+    let ranks = CellRanks::new(bits);
     let offsets = offsets_of(found, &ranks, count);
     let edge = edge.into_iter().map(|(_, token)| token).collect();
     let (initial, edge) = in_order(initial, edge, |cell| ranks.of_cell(cell));
@@ -66,8 +66,8 @@ fn rows_again<const W: usize>(
     let (mut columns, mut rates) = (vec![0; entries as usize], vec![0.0; entries as usize]);
     let tasks = shares(&offsets, &mut columns).into_iter().zip(shares(&offsets, &mut rates));
     let tasks: Vec<_> = states.chunks(TASK).zip(tasks).enumerate().collect();
-    let work = |task: usize, states: &[Key<W>], mut columns: &mut [u32], mut rates: &mut [f64]| {
-        let (mut scratch, mut rows, mut row) = (Scratch::default(), Rows::default(), Vec::new());
+    let work = |task: usize, states: &[StateKey<W>], mut columns: &mut [u32], mut rates: &mut [f64]| {
+        let (mut scratch, mut rows, mut row) = (Scratch::default(), PackedRows::default(), Vec::new());
         let mut loops = Vec::new();
         for (state, key) in (task * TASK..).zip(states) {
             let length = (offsets[state + 1] - offsets[state]) as usize;
@@ -94,13 +94,13 @@ fn rows_again<const W: usize>(
     let loops =
         tasks.into_par_iter().map(|(task, (states, (columns, rates)))| work(task, states, columns, rates));
     let self_loops = loops.collect::<Result<Vec<_>>>()?.concat();
-    let chain = Chain { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
+    let chain = TransitionMatrix { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
     let deadlocks = deadlocks(&self_loops, &edge, &chain);
     Ok((states, Assembled { chain, self_loops, deadlocks, initial, edge }))
 }
 
 /// Counts the entries before each row, from the lengths of rows with known cells.
-fn offsets_of(found: Vec<Vec<(u32, u32)>>, ranks: &Ranks, count: usize) -> Vec<u64> {
+fn offsets_of(found: Vec<Vec<(u32, u32)>>, ranks: &CellRanks, count: usize) -> Vec<u64> {
     let lengths: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
     found.into_par_iter().flatten_iter().for_each(|(cell, length)| {
         lengths[ranks.of_cell(cell) as usize].store(length, Ordering::Relaxed);
@@ -126,12 +126,12 @@ fn rows_kept<const W: usize>(
     shards: Shards<W>,
     searched: Searched<W>,
     news: &News<'_>,
-) -> Result<(Vec<Key<W>>, Assembled)> {
+) -> Result<(Vec<StateKey<W>>, Assembled)> {
     let Searched { mut segments, initial, edge, .. } = searched;
     let count: usize = segments.iter().map(|s| s.sources.len()).sum();
     let entries: usize = segments.iter().map(|s| s.targets.len()).sum();
     expect_numbers(segments.len(), count)?;
-    let per_state = size_of::<Key<W>>() + 4 + 4 + 8;
+    let per_state = size_of::<StateKey<W>>() + 4 + 4 + 8;
     let needed = entries * 20 + count * per_state;
     news.options.check_memory(needed, (count as u64, entries as u64), String::new)?;
 
@@ -181,7 +181,7 @@ fn renumbered(
     }
     let rates = gathered(rates, &starts, places, &offsets);
     let columns = gathered(targets, &starts, places, &offsets);
-    let chain = Chain { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
+    let chain = TransitionMatrix { offsets: Arc::new(offsets), columns: Arc::new(columns), rates };
     let deadlocks = deadlocks(&self_loops, &edge, &chain);
     Assembled { chain, self_loops, deadlocks, initial, edge }
 }
@@ -217,7 +217,7 @@ pub(super) fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'
 }
 
 /// States without any transition, except boundary states: their transitions are unknown.
-pub(super) fn deadlocks(loops: &[(u32, f64)], edge: &[u32], chain: &Chain) -> Vec<u32> {
+pub(super) fn deadlocks(loops: &[(u32, f64)], edge: &[u32], chain: &TransitionMatrix) -> Vec<u32> {
     let empty = |state: &u32| chain.row(*state as usize).all(|(_, rate)| rate == 0.0);
     let looped = |state: &u32| loops.binary_search_by_key(state, |(s, _)| *s).is_ok();
     let all = (0..chain.offsets.len() as u32 - 1).filter(empty);

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::bytecode::{Code, Term};
-use crate::instance::{Command, Instance};
+use crate::instance::{GuardedCommand, Instance};
 
-use super::layout::{Field, Key, Layout};
+use super::layout::{Field, Packing, StateKey};
 use super::program::only_value;
 
 /// Maximum number of bits of the variables in one table.
@@ -29,11 +29,11 @@ const OUTSIDE: u32 = u32::MAX;
 pub(super) enum Cells {
     /// The cell number is the packed state.
     Packed(u64),
-    Parts(Vec<Part>, u64),
+    Parts(Vec<OffsetTable>, u64),
 }
 
 /// Table of some variables of a module: cell offset of each combination, and reachable ones.
-pub(super) struct Part {
+pub(super) struct OffsetTable {
     word: usize,
     shift: u32,
     offsets: Vec<u32>,
@@ -44,7 +44,11 @@ impl Cells {
     /// Creates the mapping for all states reachable from `from`.
     ///
     /// `None` if they are too many, or if other instances of the model may reach more states.
-    pub(super) fn new<const W: usize>(instance: &Instance, layout: &Layout, from: &[Key<W>]) -> Option<Self> {
+    pub(super) fn new<const W: usize>(
+        instance: &Instance,
+        layout: &Packing,
+        from: &[StateKey<W>],
+    ) -> Option<Self> {
         if layout.words == 1 && layout.bits <= 32 {
             return Some(Self::Packed(1 << layout.bits));
         }
@@ -64,7 +68,7 @@ impl Cells {
                 offsets[*combination as usize] = u32::try_from(number * count).unwrap_or(OUTSIDE);
             }
             count *= reached.len() as u64;
-            parts.push(Part { word, shift, offsets, reached });
+            parts.push(OffsetTable { word, shift, offsets, reached });
             if count > MOST {
                 return None;
             }
@@ -79,7 +83,7 @@ impl Cells {
     }
 
     #[inline]
-    pub(super) fn of<const W: usize>(&self, key: &Key<W>) -> u64 {
+    pub(super) fn of<const W: usize>(&self, key: &StateKey<W>) -> u64 {
         match self {
             Self::Packed(_) => key[0],
             Self::Parts(parts, _) => parts
@@ -93,7 +97,7 @@ impl Cells {
     }
 
     /// Unpacks the state of a cell into `key`, which must be zero.
-    pub(super) fn state<const W: usize>(&self, mut cell: u64, key: &mut Key<W>) {
+    pub(super) fn state<const W: usize>(&self, mut cell: u64, key: &mut StateKey<W>) {
         match self {
             Self::Packed(_) => key[0] = cell,
             Self::Parts(parts, _) => {
@@ -110,7 +114,7 @@ impl Cells {
 /// Splits the variables into tables, each within one module and one word.
 ///
 /// Returns `None` if a variable has more than [`BITS`] bits.
-fn ranges(instance: &Instance, layout: &Layout) -> Option<Vec<Range<usize>>> {
+fn ranges(instance: &Instance, layout: &Packing) -> Option<Vec<Range<usize>>> {
     let modules = &instance.model.0.modules;
     let of_modules: usize = modules.iter().map(|module| module.variables.len()).sum();
     let mut end = layout.fields.len() - of_modules;
@@ -148,7 +152,7 @@ struct Alone {
 }
 
 impl Alone {
-    fn new(command: &Command, range: &Range<usize>) -> Self {
+    fn new(command: &GuardedCommand, range: &Range<usize>) -> Self {
         let own = |term: &Term| {
             let mut own = true;
             term.each_variable(&mut |v| own &= range.contains(&v));
@@ -174,7 +178,7 @@ impl Alone {
 /// there.
 fn reached(
     instance: &Instance,
-    layout: &Layout,
+    layout: &Packing,
     range: &Range<usize>,
     from: impl Iterator<Item = u64>,
 ) -> Vec<bool> {
@@ -254,7 +258,7 @@ fn lowest(fields: &[Field]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Model;
+    use crate::PrismModel;
 
     /// `a` keeps 12 parts in four places; `b` is set by another module; `c` never moves.
     const KEEPS: &str = "ctmc
@@ -266,8 +270,8 @@ mod tests {
 
     #[test]
     fn modules_by_themselves_make_a_box() {
-        let instance = Model::parse("keeps", KEEPS).unwrap().with_constants(&[]).unwrap();
-        let layout = Layout::new(&instance.variables);
+        let instance = PrismModel::parse("keeps", KEEPS).unwrap().with_constants(&[]).unwrap();
+        let layout = Packing::new(&instance.variables);
         let key = |values: [i64; 7]| {
             let mut key = [0];
             layout.pack(&values, &mut key);

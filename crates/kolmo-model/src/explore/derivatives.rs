@@ -3,19 +3,19 @@
 use rayon::prelude::*;
 
 use super::assemble::{TASK, shares};
-use super::layout::Key;
-use super::program::{Program, Scratch};
-use super::{Chain, StateSpace, by_width};
+use super::layout::StateKey;
+use super::program::{CompiledModel, Scratch};
+use super::{StateSpace, TransitionMatrix, by_width};
 use crate::bytecode::{Code, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Span};
-use crate::instance::{Command, Initial, Instance};
+use crate::instance::{GuardedCommand, InitialDefinition, Instance};
 use crate::syntax::{Rewarded, Type, Value};
 use crate::threads::start_threads;
 use crate::{Error, Result};
 
 /// Derivatives of a model's rates and rewards by one of its constants.
 #[derive(Debug)]
-pub struct Derivatives<'a> {
+pub struct ModelDerivatives<'a> {
     /// Explored states.
     pub space: &'a StateSpace,
     /// Name of the constant.
@@ -35,7 +35,7 @@ impl StateSpace {
     /// * Constants that are unknown, of another type, or that change states, guards, updates or
     ///   labels; the error has the place in the text.
     /// * Models in discrete time, and truncated models.
-    pub fn derivatives(&self, name: &str) -> Result<Derivatives<'_>> {
+    pub fn derivatives(&self, name: &str) -> Result<ModelDerivatives<'_>> {
         let model = self.instance.model();
         let constants = &model.0.constants;
         let known = || constants.iter().map(|constant| &*constant.name.text);
@@ -57,13 +57,13 @@ impl StateSpace {
             Error::Name(format!("the constant '{name}' has no derivative, since states depend on it:\n{why}"))
         };
         let symbolic = model.with_symbol(&given.collect::<Vec<_>>(), name).map_err(refused)?;
-        let derivatives = Derivatives { space: self, name: name.to_owned(), symbolic, value };
+        let derivatives = ModelDerivatives { space: self, name: name.to_owned(), symbolic, value };
         derivatives.expect_structure().map_err(refused)?;
         Ok(derivatives)
     }
 }
 
-impl Derivatives<'_> {
+impl ModelDerivatives<'_> {
     /// Index of the symbol, which follows the variables.
     fn symbol(&self) -> usize {
         self.symbolic.variables.len()
@@ -91,7 +91,7 @@ impl Derivatives<'_> {
             }
         }
         match &self.symbolic.initial {
-            Initial::Condition(term) if has(term) => {
+            InitialDefinition::Condition(term) if has(term) => {
                 Err(Error::Name(format!("the initial states depend on '{name}'")))
             }
             _ => Ok(()),
@@ -110,7 +110,7 @@ impl Derivatives<'_> {
 
     /// Returns the derivative of each update's rate, by command.
     fn tangents(&self) -> Result<Vec<Vec<Code>>> {
-        let of_command = |command: &Command| {
+        let of_command = |command: &GuardedCommand| {
             let tangent = |(rate, _): &(Term, _)| match rate.derivative(self.symbol()) {
                 Ok(tangent) => Ok(Code::new(&tangent)),
                 Err(what) => {
@@ -126,12 +126,12 @@ impl Derivatives<'_> {
     /// Evaluates the derivatives of all rates; `tangents` are those of each update, by command.
     fn rows<const W: usize>(&self, tangents: &[Vec<Code>]) -> Result<Vec<f64>> {
         let space = self.space;
-        let program = Program::new(&space.instance, space.layout.clone());
+        let program = CompiledModel::new(&space.instance, space.layout.clone());
         let (keys, _) = space.keys.as_chunks::<W>();
-        let Chain { offsets, columns, .. } = &space.found.chain;
+        let TransitionMatrix { offsets, columns, .. } = &space.found.chain;
         let mut derivatives = vec![0.0; columns.len()];
         let symbol = self.value.to_bits().cast_signed();
-        let work = |(task, (states, out)): (usize, (&[Key<W>], &mut [f64]))| {
+        let work = |(task, (states, out)): (usize, (&[StateKey<W>], &mut [f64]))| {
             let (mut scratch, mut row) = (Scratch::default(), Vec::new());
             let first = offsets[task * TASK] as usize;
             for (state, key) in (task * TASK..).zip(states) {
@@ -161,7 +161,7 @@ impl Derivatives<'_> {
     /// With `of_states`, transition rewards are ignored. Fails for rewards without a derivative,
     /// and for transition rewards of rates without one.
     pub fn rewards(&self, structure: Option<&str>, of_states: bool) -> Result<Vec<f64>> {
-        let program = Program::new(&self.space.instance, self.space.layout.clone());
+        let program = CompiledModel::new(&self.space.instance, self.space.layout.clone());
         let mut parts = Vec::new();
         for reward in self.symbolic.rewards(self.symbolic.reward_structure(structure)?)? {
             let groups = match &reward.of {

@@ -5,16 +5,16 @@
 use super::program::{Next, assignment};
 use crate::bytecode::Term;
 use crate::diagnostics::Span;
-use crate::instance::{Command, Instance};
-use crate::intervals::{Range, range};
+use crate::instance::{GuardedCommand, Instance};
+use crate::intervals::{Interval, range};
 
 /// Maximum numbers of modules in an examined synchronisation, and of combined updates.
 const PARTS: usize = 8;
 const UPDATES: usize = 64;
 
-/// Update that may be enabled forever, of one command or of synchronised ones.
+/// Update by constant steps that may be enabled forever, of one command or of synchronised ones.
 #[derive(Clone, Default)]
-struct Candidate<'a> {
+struct Increment<'a> {
     guards: Vec<&'a Term>,
     rates: Vec<&'a Term>,
     /// Changed variables (indices) with their increments; 0 for bounded variables, which stay
@@ -26,21 +26,21 @@ struct Candidate<'a> {
 }
 
 /// Updates that may prove that a model is infinite.
-pub(super) struct Endless<'a> {
+pub(super) struct EndlessUpdates<'a> {
     instance: &'a Instance,
-    candidates: Vec<Candidate<'a>>,
+    candidates: Vec<Increment<'a>>,
 }
 
-impl<'a> Endless<'a> {
+impl<'a> EndlessUpdates<'a> {
     pub(super) fn new(instance: &'a Instance) -> Self {
         let mut candidates = Vec::new();
         let together = &instance.model.0.together;
         let some = instance.variables.iter().any(|variable| variable.unbounded);
         for together in together.iter().filter(|t| some && t.parts.len() <= PARTS) {
-            let mut all = vec![Candidate::default()];
+            let mut all = vec![Increment::default()];
             for part in &together.parts {
                 let commands = &instance.commands[instance.groups.get(part).cloned().unwrap_or(0..0)];
-                let own: Vec<Candidate<'_>> = commands.iter().flat_map(|c| counting(instance, c)).collect();
+                let own: Vec<Increment<'_>> = commands.iter().flat_map(|c| counting(instance, c)).collect();
                 let pairs = all.iter().flat_map(|before| own.iter().map(move |own| before.and(own)));
                 all = pairs.take(UPDATES).collect();
             }
@@ -59,11 +59,11 @@ impl<'a> Endless<'a> {
     /// True if the update stays enabled forever: all guards hold and all rates are positive.
     ///
     /// The changed variables take all values up to the ends of their 32-bit range.
-    fn goes_on(&self, candidate: &Candidate<'_>, values: &[i64]) -> bool {
+    fn goes_on(&self, candidate: &Increment<'_>, values: &[i64]) -> bool {
         if candidate.kept.iter().any(|(variable, value)| values[*variable] != *value) {
             return false;
         }
-        let mut ranges: Vec<Range> = values.iter().map(|value| (*value as f64, *value as f64)).collect();
+        let mut ranges: Vec<Interval> = values.iter().map(|value| (*value as f64, *value as f64)).collect();
         for (variable, step) in candidate.steps.iter().filter(|(_, step)| *step != 0) {
             let (info, range) = (&self.instance.variables[*variable], &mut ranges[*variable]);
             *(if *step > 0 { &mut range.1 } else { &mut range.0 }) =
@@ -74,7 +74,7 @@ impl<'a> Endless<'a> {
     }
 }
 
-impl Candidate<'_> {
+impl Increment<'_> {
     /// Combines two synchronised updates of different modules.
     fn and(&self, other: &Self) -> Self {
         Self {
@@ -88,10 +88,10 @@ impl Candidate<'_> {
 }
 
 /// Updates of a command that change only variables without a range, by constant steps.
-fn counting<'a>(instance: &'a Instance, command: &'a Command) -> impl Iterator<Item = Candidate<'a>> {
+fn counting<'a>(instance: &'a Instance, command: &'a GuardedCommand) -> impl Iterator<Item = Increment<'a>> {
     command.updates.iter().filter_map(|(rate, assignments)| {
         let (guards, rates, span) = (vec![&command.guard], vec![rate], command.span);
-        let mut candidate = Candidate { guards, rates, span, ..Candidate::default() };
+        let mut candidate = Increment { guards, rates, span, ..Increment::default() };
         for (variable, next) in assignments {
             match assignment(*variable, next) {
                 Next::Set(value) => candidate.kept.push((*variable, value)),

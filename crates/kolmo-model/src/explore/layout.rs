@@ -3,7 +3,7 @@
 use crate::instance::VariableInfo;
 
 /// A packed state, with the first variable in the highest bits.
-pub(super) type Key<const W: usize> = [u64; W];
+pub(super) type StateKey<const W: usize> = [u64; W];
 
 /// Position of a variable in a packed state.
 #[derive(Clone, Copy, Debug)]
@@ -35,15 +35,16 @@ impl Field {
     }
 }
 
+/// Packing of states into words of 64 bits.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct Packing {
     pub(super) fields: Vec<Field>,
     pub(super) words: usize,
     /// Number of bits in use in the last word.
     pub(super) bits: u32,
 }
 
-impl Layout {
+impl Packing {
     pub(super) fn new(variables: &[VariableInfo]) -> Self {
         let mut fields: Vec<Field> = Vec::new();
         let (mut word, mut used) = (0, 0);

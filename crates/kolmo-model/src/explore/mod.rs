@@ -18,20 +18,20 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use crate::bytecode::{Code, Term};
-use crate::instance::{Initial, Instance};
+use crate::instance::{InitialDefinition, Instance};
 use crate::properties::StateFormula;
 use crate::syntax::{Rewarded, Type, Value};
 use crate::threads::start_threads;
-use crate::values::Values;
+use crate::values::PerState;
 use crate::{Error, Result};
 use assemble::{Assembled, assemble};
 use dense_index::Cells;
-pub use derivatives::Derivatives;
-use layout::{Key, Layout};
-use program::{Program, Scratch};
+pub use derivatives::ModelDerivatives;
+use layout::{Packing, StateKey};
+use program::{CompiledModel, Scratch};
 use rate_classes::RateClasses;
-use search::{Limits, search};
-use state_table::Store;
+use search::{SearchLimits, search};
+use state_table::VisitedSet;
 
 /// Numbers of states and transitions found so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl<'a> News<'a> {
 /// Rates of transitions between the same two states are added. In discrete time they are
 /// probabilities.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chain {
+pub struct TransitionMatrix {
     /// Index of each row's first entry, followed by the number of entries.
     pub offsets: Arc<Vec<u64>>,
     /// Target states, ascending within a row.
@@ -119,7 +119,7 @@ pub struct Chain {
     pub rates: Vec<f64>,
 }
 
-impl Chain {
+impl TransitionMatrix {
     /// Target states and rates of the transitions out of a state.
     pub fn row(&self, state: usize) -> impl ExactSizeIterator<Item = (u32, f64)> {
         let range = self.offsets[state] as usize..self.offsets[state + 1] as usize;
@@ -131,33 +131,33 @@ impl Chain {
 #[derive(Clone, Debug)]
 pub struct StateSpace {
     instance: Instance,
-    layout: Layout,
+    layout: Packing,
     stride: usize,
     keys: Vec<u64>,
     found: Assembled,
     overlaps: u64,
     /// Truth of formulas over variables, for use with other rates; `None` before the first such
     /// use.
-    truths: Option<Arc<Mutex<Truths>>>,
+    truths: Option<Arc<Mutex<FormulaTruths>>>,
     /// Classes of transitions with equal rates, if known; set with `truths`.
     classes: Option<Arc<RateClasses>>,
 }
 
 /// Formulas, each with its truth in every state.
-type Truths = Vec<(Term, Vec<bool>)>;
+type FormulaTruths = Vec<(Term, Vec<bool>)>;
 
 /// Largest number of formulas with known truth values.
 const TRUTHS: usize = 32;
 
 /// States of a partial exploration, from which it can be continued.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct PartialExploration {
     keys: Vec<u64>,
     stride: usize,
     edge: Vec<u32>,
 }
 
-impl Part {
+impl PartialExploration {
     /// Number of states.
     pub fn states(&self) -> usize {
         self.keys.len() / self.stride
@@ -171,8 +171,8 @@ impl Part {
     /// Limits that explore the boundary states `from`, and then levels up to `least` states.
     ///
     /// The remaining boundary states are not explored.
-    fn limits<const W: usize>(&self, from: &[u32], least: u64) -> Limits<W> {
-        let mut limits = Limits { first: Vec::new(), closed: Vec::new(), least };
+    fn limits<const W: usize>(&self, from: &[u32], least: u64) -> SearchLimits<W> {
+        let mut limits = SearchLimits { first: Vec::new(), closed: Vec::new(), least };
         let (mut edge, mut from) = (self.edge.iter().peekable(), from.iter().peekable());
         for (state, key) in (0u32..).zip(self.keys.as_chunks::<W>().0) {
             let at_edge = edge.next_if_eq(&&state).is_some();
@@ -201,7 +201,7 @@ use by_width;
 const WORDS: usize = 64;
 
 /// Known part with its boundary states to explore, and the number of states to reach.
-type Sought<'a> = (Option<(&'a Part, &'a [u32])>, u64);
+type Sought<'a> = (Option<(&'a PartialExploration, &'a [u32])>, u64);
 
 impl Instance {
     /// Explores all reachable states and the transitions between them.
@@ -215,7 +215,7 @@ impl Instance {
     /// last level are not explored: they are the new boundary and have no transitions.
     pub fn explore_part(
         &self,
-        known: Option<(&Part, &[u32])>,
+        known: Option<(&PartialExploration, &[u32])>,
         least: u64,
         options: &Options<'_>,
     ) -> Result<StateSpace> {
@@ -225,12 +225,12 @@ impl Instance {
     fn explore_as(&self, part: Option<Sought<'_>>, options: &Options<'_>) -> Result<StateSpace> {
         start_threads();
         // The width is checked before tables of commands are built for it.
-        let layout = Layout::new(&self.variables);
+        let layout = Packing::new(&self.variables);
         let words = layout.words;
         if words > WORDS {
             return Err(self.too_wide(words));
         }
-        let program = Program::new(self, layout);
+        let program = CompiledModel::new(self, layout);
         by_width!(words, self.explored(&program, part, options))
     }
 
@@ -257,15 +257,15 @@ impl Instance {
 
     fn explored<const W: usize>(
         &self,
-        program: &Program<'_>,
+        program: &CompiledModel<'_>,
         part: Option<Sought<'_>>,
         options: &Options<'_>,
     ) -> Result<StateSpace> {
         let first = self.initial_states::<W>(&program.layout, options)?;
         let cells = Cells::new(self, &program.layout, &first);
-        let store = Store::new(cells, rayon::current_num_threads());
+        let store = VisitedSet::new(cells, rayon::current_num_threads());
         let limits = part.map(|(known, least)| match known {
-            None => Limits { first: Vec::new(), closed: Vec::new(), least },
+            None => SearchLimits { first: Vec::new(), closed: Vec::new(), least },
             Some((part, from)) => part.limits::<W>(from, least),
         });
         let news = News::new(options);
@@ -285,14 +285,18 @@ impl Instance {
         })
     }
 
-    fn initial_states<const W: usize>(&self, layout: &Layout, options: &Options<'_>) -> Result<Vec<Key<W>>> {
+    fn initial_states<const W: usize>(
+        &self,
+        layout: &Packing,
+        options: &Options<'_>,
+    ) -> Result<Vec<StateKey<W>>> {
         let condition = match &self.initial {
-            Initial::State(values) => {
+            InitialDefinition::State(values) => {
                 let mut key = [0; W];
                 layout.pack(values, &mut key);
                 return Ok(vec![key]);
             }
-            Initial::Condition(condition) => condition,
+            InitialDefinition::Condition(condition) => condition,
         };
         // Conjuncts of the condition are checked as soon as their variables have values.
         let mut conjuncts = Vec::new();
@@ -326,7 +330,7 @@ impl Instance {
                 layout.pack(&values, &mut key);
                 found.push(key);
                 options.check_memory(
-                    found.len() * size_of::<Key<W>>(),
+                    found.len() * size_of::<StateKey<W>>(),
                     (found.len() as u64, 0),
                     String::new,
                 )?;
@@ -364,12 +368,12 @@ impl StateSpace {
     }
 
     /// Transitions between different states.
-    pub fn chain(&self) -> &Chain {
+    pub fn chain(&self) -> &TransitionMatrix {
         &self.found.chain
     }
 
     /// Returns the chain alone and frees the packed states.
-    pub fn into_chain(self) -> Chain {
+    pub fn into_chain(self) -> TransitionMatrix {
         self.found.chain
     }
 
@@ -398,8 +402,8 @@ impl StateSpace {
     }
 
     /// Copies the states from which the exploration can be continued.
-    pub fn part(&self) -> Part {
-        Part { keys: self.keys.clone(), stride: self.stride, edge: self.found.edge.clone() }
+    pub fn part(&self) -> PartialExploration {
+        PartialExploration { keys: self.keys.clone(), stride: self.stride, edge: self.found.edge.clone() }
     }
 
     /// Numbers of transitions without self-loops, and with them.
@@ -465,7 +469,7 @@ impl StateSpace {
 
     fn earned(&self, name: Option<&str>, at_transitions: bool) -> Result<Vec<f64>> {
         let number = self.instance.reward_structure(name)?;
-        let program = Program::new(&self.instance, self.layout.clone());
+        let program = CompiledModel::new(&self.instance, self.layout.clone());
         let parts: Vec<_> = (self.instance.rewards(number)?.into_iter())
             .filter(|part| at_transitions || matches!(part.of, Rewarded::States))
             .map(|part| {
@@ -513,14 +517,14 @@ impl StateSpace {
     }
 
     /// Evaluates a formula over variables in all states.
-    pub fn evaluate(&self, formula: &StateFormula) -> Result<Values> {
+    pub fn evaluate(&self, formula: &StateFormula) -> Result<PerState> {
         let term = &formula.0;
         if term.ty() == Type::Bool {
-            return self.truth(term).map(Values::Truth);
+            return self.truth(term).map(PerState::Truth);
         }
         let code = Code::new(&term.clone().double());
         let values = self.each(|values, _, stack| self.run(&code, values, stack).map(f64::from_bits));
-        values.map(Values::Numbers)
+        values.map(PerState::Numbers)
     }
 
     fn run(&self, code: &Code, values: &[i64], stack: &mut Vec<u64>) -> Result<u64> {

@@ -8,12 +8,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bytecode::{Code, Fault, Op, Term};
+use crate::bytecode::{Code, EvalError, Op, Term};
 use crate::diagnostics::Span;
 use crate::instance::Instance;
 use crate::syntax::{Type, Value};
 
-use super::layout::{Key, Layout};
+use super::layout::{Packing, StateKey};
 
 /// An error in a state, with the command that causes it.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ enum CompiledRate {
 
 /// Rate of an update for a value of the variable that it depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Factor {
+pub(super) struct RateFactor {
     command: usize,
     update: usize,
     /// Variable and its value; `None` for a constant rate.
@@ -72,9 +72,9 @@ type CommandSet = Vec<(usize, u64)>;
 /// Commands by index, each with the rest of its guard.
 type Guarded = Vec<(usize, Option<Code>)>;
 
-pub(super) struct Program<'a> {
+pub(super) struct CompiledModel<'a> {
     pub(super) instance: &'a Instance,
-    pub(super) layout: Layout,
+    pub(super) layout: Packing,
     /// Variables with fewer values than this have a [`CommandTable`].
     few: u64,
     commands: Vec<CompiledCommand>,
@@ -110,12 +110,12 @@ pub(super) struct Scratch {
 
 /// Rows of transitions to packed states.
 #[derive(Default)]
-pub(super) struct Rows<const W: usize> {
-    pub(super) keys: Vec<Key<W>>,
+pub(super) struct PackedRows<const W: usize> {
+    pub(super) keys: Vec<StateKey<W>>,
     pub(super) rates: Vec<f64>,
     /// Index of the current row's first entry.
     start: usize,
-    source: Option<Key<W>>,
+    source: Option<StateKey<W>>,
     pub(super) self_loop: f64,
     /// Number of equally likely choices of commands in discrete time; 1 in continuous time.
     choices: f64,
@@ -130,13 +130,13 @@ const TABLES: u64 = 64 << 20;
 /// Rows up to this length are searched for an equal target at each new entry.
 const SEARCHED: usize = 48;
 
-impl<const W: usize> Rows<W> {
+impl<const W: usize> PackedRows<W> {
     pub(super) fn clear(&mut self) {
         self.keys.clear();
         self.rates.clear();
     }
 
-    fn begin(&mut self, source: Key<W>, choices: f64) {
+    fn begin(&mut self, source: StateKey<W>, choices: f64) {
         self.start = self.keys.len();
         self.source = Some(source);
         self.self_loop = 0.0;
@@ -144,7 +144,7 @@ impl<const W: usize> Rows<W> {
     }
 
     #[inline]
-    fn push(&mut self, key: Key<W>, rate: f64) {
+    fn push(&mut self, key: StateKey<W>, rate: f64) {
         let rate = if self.choices == 1.0 { rate } else { rate / self.choices };
         if self.source == Some(key) {
             self.self_loop += rate;
@@ -167,7 +167,7 @@ impl<const W: usize> Rows<W> {
             return;
         }
         let keys = self.keys.drain(self.start..);
-        let mut row: Vec<(Key<W>, f64)> = keys.zip(self.rates.drain(self.start..)).collect();
+        let mut row: Vec<(StateKey<W>, f64)> = keys.zip(self.rates.drain(self.start..)).collect();
         row.sort_by_key(|(key, _)| *key);
         row.dedup_by(|b, a| {
             let same = a.0 == b.0;
@@ -179,8 +179,8 @@ impl<const W: usize> Rows<W> {
     }
 }
 
-impl<'a> Program<'a> {
-    pub(super) fn new(instance: &'a Instance, layout: Layout) -> Self {
+impl<'a> CompiledModel<'a> {
+    pub(super) fn new(instance: &'a Instance, layout: Packing) -> Self {
         let words = instance.commands.len().div_ceil(64).max(1);
         // Each value has two sets of commands.
         let rows = |few: u64| -> u64 {
@@ -288,7 +288,7 @@ impl<'a> Program<'a> {
             variables[variable] = value;
             code.run(&variables, &mut stack)
         });
-        Some((variable, cells.collect::<Result<_, Fault>>().ok()?))
+        Some((variable, cells.collect::<Result<_, EvalError>>().ok()?))
     }
 
     /// Removes command `c` from a set (0: allowed, 1: in range) of each value that `keeps`
@@ -458,9 +458,9 @@ impl<'a> Program<'a> {
         &self,
         c: usize,
         update: &CompiledUpdate,
-        key: &Key<W>,
+        key: &StateKey<W>,
         scratch: &mut Scratch,
-    ) -> Result<(f64, Key<W>), Trouble> {
+    ) -> Result<(f64, StateKey<W>), Trouble> {
         let mut next = *key;
         let safe = scratch.safe[c / 64] >> (c % 64) & 1 == 1;
         let rate = match (&update.rate, update.step) {
@@ -481,7 +481,7 @@ impl<'a> Program<'a> {
         c: usize,
         update: &CompiledUpdate,
         scratch: &mut Scratch,
-        key: &mut Key<W>,
+        key: &mut StateKey<W>,
     ) -> Result<f64, Trouble> {
         let rate = self.rate_of(c, update, scratch)?;
         if rate == 0.0 {
@@ -505,7 +505,7 @@ impl<'a> Program<'a> {
     }
 
     /// Variable without a range with the largest absolute value in these states, and this value.
-    pub(super) fn reached<const W: usize>(&self, states: &[(Key<W>, u32)]) -> Option<(usize, i64)> {
+    pub(super) fn reached<const W: usize>(&self, states: &[(StateKey<W>, u32)]) -> Option<(usize, i64)> {
         let unbounded = self.instance.variables.iter().enumerate().filter(|(_, v)| v.unbounded);
         let farthest = |(v, _): (usize, _)| {
             let values = states.iter().map(|(key, _)| self.layout.fields[v].value(key));
@@ -530,9 +530,9 @@ impl<'a> Program<'a> {
     #[inline]
     pub(super) fn all_successors<const W: usize>(
         &self,
-        key: &Key<W>,
+        key: &StateKey<W>,
         scratch: &mut Scratch,
-        rows: &mut Rows<W>,
+        rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
         self.successors(key, scratch, rows)?;
         if self.others.is_empty() { Ok(()) } else { self.add_others(key, scratch, rows) }
@@ -541,12 +541,12 @@ impl<'a> Program<'a> {
     #[cold]
     fn add_others<const W: usize>(
         &self,
-        key: &Key<W>,
+        key: &StateKey<W>,
         scratch: &mut Scratch,
-        rows: &mut Rows<W>,
+        rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
         for other in &self.others {
-            let mut more = Rows::default();
+            let mut more = PackedRows::default();
             other.successors(key, scratch, &mut more)?;
             more.keys.into_iter().for_each(|next| rows.push(next, 0.0));
             rows.end();
@@ -558,9 +558,9 @@ impl<'a> Program<'a> {
     #[inline]
     pub(super) fn successors<const W: usize>(
         &self,
-        key: &Key<W>,
+        key: &StateKey<W>,
         scratch: &mut Scratch,
-        rows: &mut Rows<W>,
+        rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
         self.layout.unpack(key, &mut scratch.values);
         self.enable(scratch)?;
@@ -598,9 +598,9 @@ impl<'a> Program<'a> {
         &self,
         groups: &[CommandSet],
         rate: f64,
-        key: Key<W>,
+        key: StateKey<W>,
         scratch: &mut Scratch,
-        rows: &mut Rows<W>,
+        rows: &mut PackedRows<W>,
     ) -> Result<(), Trouble> {
         let Some((first, rest)) = groups.split_first() else {
             rows.push(key, rate);
@@ -627,7 +627,7 @@ impl<'a> Program<'a> {
     }
 
     /// Returns a rate; `None` if it is no longer a constant or a table over the same variable.
-    pub(super) fn factor(&self, factor: &Factor) -> Option<f64> {
+    pub(super) fn factor(&self, factor: &RateFactor) -> Option<f64> {
         match (&self.commands.get(factor.command)?.updates.get(factor.update)?.rate, factor.value) {
             (CompiledRate::Constant(rate), _) => Some(*rate),
             (CompiledRate::Table(own, low, rates), Some((variable, value))) if *own == variable => {
@@ -643,10 +643,10 @@ impl<'a> Program<'a> {
     /// several variables, or if the state has no valid transitions.
     pub(super) fn products<const W: usize>(
         &self,
-        key: &Key<W>,
+        key: &StateKey<W>,
         scratch: &mut Scratch,
-        row: &mut Vec<(Key<W>, Vec<Factor>)>,
-        zeros: &mut Vec<Factor>,
+        row: &mut Vec<(StateKey<W>, Vec<RateFactor>)>,
+        zeros: &mut Vec<RateFactor>,
     ) -> Option<()> {
         self.layout.unpack(key, &mut scratch.values);
         self.enable(scratch).ok()?;
@@ -663,10 +663,10 @@ impl<'a> Program<'a> {
     fn product<const W: usize>(
         &self,
         groups: &[CommandSet],
-        product: &mut Vec<Factor>,
-        key: Key<W>,
+        product: &mut Vec<RateFactor>,
+        key: StateKey<W>,
         scratch: &mut Scratch,
-        (row, zeros): (&mut Vec<(Key<W>, Vec<Factor>)>, &mut Vec<Factor>),
+        (row, zeros): (&mut Vec<(StateKey<W>, Vec<RateFactor>)>, &mut Vec<RateFactor>),
     ) -> Option<()> {
         let Some((first, rest)) = groups.split_first() else {
             row.push((key, product.clone()));
@@ -680,7 +680,7 @@ impl<'a> Program<'a> {
                         CompiledRate::Table(variable, ..) => Some((*variable, scratch.values[*variable])),
                         CompiledRate::Code(_) => return None,
                     };
-                    let factor = Factor { command: c, update: u, value };
+                    let factor = RateFactor { command: c, update: u, value };
                     let (rate, next) = self.follow(c, update, &key, scratch).ok()?;
                     if rate == 0.0 {
                         zeros.push(factor);
@@ -701,10 +701,10 @@ impl<'a> Program<'a> {
     /// bits of the constant's value, as the variable after those of the model.
     pub(super) fn tangents<const W: usize>(
         &self,
-        key: &Key<W>,
+        key: &StateKey<W>,
         (tangents, symbol): (&[Vec<Code>], i64),
         scratch: &mut Scratch,
-        row: &mut Vec<(Key<W>, f64)>,
+        row: &mut Vec<(StateKey<W>, f64)>,
     ) -> Result<(), Trouble> {
         self.layout.unpack(key, &mut scratch.values);
         self.enable(scratch)?;
@@ -725,10 +725,10 @@ impl<'a> Program<'a> {
         &self,
         groups: &[CommandSet],
         (rate, change): (f64, f64),
-        key: Key<W>,
+        key: StateKey<W>,
         tangents: &[Vec<Code>],
         scratch: &mut Scratch,
-        row: &mut Vec<(Key<W>, f64)>,
+        row: &mut Vec<(StateKey<W>, f64)>,
     ) -> Result<(), Trouble> {
         let Some((first, rest)) = groups.split_first() else {
             row.push((key, change));

@@ -10,18 +10,18 @@ use foldhash::fast::FixedState;
 use rayon::prelude::*;
 
 use super::assemble::TASK;
-use super::layout::Key;
-use super::program::{Factor, Program, Scratch};
+use super::layout::StateKey;
+use super::program::{CompiledModel, RateFactor, Scratch};
 use super::{StateSpace, by_width};
 
 /// Rates of all transitions, and states with self-loops and their rates.
 pub(super) type NewRates = (Vec<f64>, Vec<(u32, f64)>);
 
 /// Products of rates, whose sum is the rate of a transition.
-type Sum = Vec<Vec<Factor>>;
+type RateSum = Vec<Vec<RateFactor>>;
 
 /// Numbers of the different sums.
-type Numbers = HashMap<Sum, u32, FixedState>;
+type SumNumbers = HashMap<RateSum, u32, FixedState>;
 
 /// Sums that determine the rates of all transitions.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub(super) struct RateClasses {
     transitions: Vec<u32>,
     /// States with self-loops, and the index of each one's sum.
     self_loops: Vec<(u32, u32)>,
-    sums: Vec<Sum>,
+    sums: Vec<RateSum>,
     /// Rates of updates that are 0, in transitions that the chain lacks.
-    zeros: Vec<Factor>,
+    zeros: Vec<RateFactor>,
 }
 
 impl RateClasses {
@@ -40,7 +40,7 @@ impl RateClasses {
     ///
     /// `None` if a rate depends on several variables, if targets differ from those of the chain, or
     /// if classes are not much fewer than transitions.
-    pub(super) fn new(space: &StateSpace, program: &Program<'_>) -> Option<Self> {
+    pub(super) fn new(space: &StateSpace, program: &CompiledModel<'_>) -> Option<Self> {
         by_width!(space.stride, space.rate_classes(program))
     }
 
@@ -48,16 +48,16 @@ impl RateClasses {
     ///
     /// They are bitwise equal to those of an exploration. `None` if the chain has other transitions
     /// for these values, or if a rate is invalid.
-    pub(super) fn rates(&self, program: &Program<'_>) -> Option<NewRates> {
+    pub(super) fn rates(&self, program: &CompiledModel<'_>) -> Option<NewRates> {
         if self.zeros.iter().any(|factor| program.factor(factor) != Some(0.0)) {
             return None;
         }
         let positive = |rate: f64| Some(rate).filter(|rate| *rate > 0.0 && rate.is_finite());
-        let product = |factors: &Vec<Factor>| {
+        let product = |factors: &Vec<RateFactor>| {
             let times = |product: f64, factor| positive(product * positive(program.factor(factor)?)?);
             factors.iter().try_fold(1.0, times)
         };
-        let sum = |sum: &Sum| sum.iter().try_fold(0.0, |sum, factors| positive(sum + product(factors)?));
+        let sum = |sum: &RateSum| sum.iter().try_fold(0.0, |sum, factors| positive(sum + product(factors)?));
         let rates = self.sums.iter().map(sum).collect::<Option<Vec<f64>>>()?;
         let rate = |class: &u32| rates[*class as usize];
         let self_loops = self.self_loops.iter().map(|(state, class)| (*state, rate(class))).collect();
@@ -66,11 +66,11 @@ impl RateClasses {
 }
 
 impl StateSpace {
-    fn rate_classes<const W: usize>(&self, program: &Program<'_>) -> Option<RateClasses> {
+    fn rate_classes<const W: usize>(&self, program: &CompiledModel<'_>) -> Option<RateClasses> {
         let (keys, _) = self.keys.as_chunks::<W>();
         let (offsets, columns) = (&self.found.chain.offsets, &self.found.chain.columns);
         let most = 256 + columns.len() / 16;
-        let work = |(task, states): (usize, &[Key<W>])| {
+        let work = |(task, states): (usize, &[StateKey<W>])| {
             let (mut scratch, mut row) = (Scratch::default(), Vec::new());
             let mut found = RateClasses {
                 transitions: Vec::new(),
@@ -78,7 +78,7 @@ impl StateSpace {
                 sums: Vec::new(),
                 zeros: Vec::new(),
             };
-            let mut numbers = Numbers::default();
+            let mut numbers = SumNumbers::default();
             for (state, key) in (task * TASK..).zip(states) {
                 row.clear();
                 program.products(key, &mut scratch, &mut row, &mut found.zeros)?;
@@ -87,7 +87,7 @@ impl StateSpace {
                 let targets = &columns[offsets[state] as usize..offsets[state + 1] as usize];
                 let mut targets = targets.iter().map(|target| keys[*target as usize]);
                 for products in row.chunk_by(|a, b| a.0 == b.0) {
-                    let sum: Sum = products.iter().map(|(_, factors)| factors.clone()).collect();
+                    let sum: RateSum = products.iter().map(|(_, factors)| factors.clone()).collect();
                     let number = found.number(sum, &mut numbers);
                     if products[0].0 == *key {
                         found.self_loops.push((state as u32, number));
@@ -109,7 +109,7 @@ impl StateSpace {
         let parts = tasks.into_par_iter().map(work).collect::<Option<Vec<RateClasses>>>()?;
         let mut parts = parts.into_iter();
         let mut all = parts.next()?;
-        let mut numbers: Numbers = all.sums.iter().cloned().zip(0..).collect();
+        let mut numbers: SumNumbers = all.sums.iter().cloned().zip(0..).collect();
         for part in parts {
             let renumbered: Vec<u32> =
                 part.sums.into_iter().map(|sum| all.number(sum, &mut numbers)).collect();
@@ -126,7 +126,7 @@ impl StateSpace {
 
 impl RateClasses {
     /// Returns the number of a sum, which is stored if it is new.
-    fn number(&mut self, sum: Sum, numbers: &mut Numbers) -> u32 {
+    fn number(&mut self, sum: RateSum, numbers: &mut SumNumbers) -> u32 {
         if let Some(number) = numbers.get(&sum) {
             return *number;
         }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::assemble::{TASK, deadlocks, shares};
-use super::layout::Key;
-use super::program::{Program, Rows, Scratch};
+use super::layout::StateKey;
+use super::program::{CompiledModel, PackedRows, Scratch};
 use super::rate_classes::{NewRates, RateClasses};
-use super::{Chain, News, Options, StateSpace, by_width};
+use super::{News, Options, StateSpace, TransitionMatrix, by_width};
 use crate::threads::start_threads;
 use crate::{Error, Instance, Result};
 
@@ -35,7 +35,7 @@ impl StateSpace {
         if !same || !self.found.edge.is_empty() {
             return Ok(false);
         }
-        let program = Program::new(instance, self.layout.clone());
+        let program = CompiledModel::new(instance, self.layout.clone());
         let news = News::new(options);
         if own.others.is_empty() && self.truths.is_none() && !own.model.is_discrete() {
             self.classes = RateClasses::new(self, &program).map(Arc::new);
@@ -61,14 +61,14 @@ impl StateSpace {
     /// Evaluates the rates of all states. Fails with `None` if targets differ or a state fails.
     fn rated<const W: usize>(
         &self,
-        program: &Program<'_>,
+        program: &CompiledModel<'_>,
         news: &News<'_>,
     ) -> std::result::Result<NewRates, Option<Error>> {
         let (keys, _) = self.keys.as_chunks::<W>();
-        let Chain { offsets, columns, .. } = &self.found.chain;
+        let TransitionMatrix { offsets, columns, .. } = &self.found.chain;
         let (mut rates, joint) = (vec![0.0; columns.len()], !self.instance.others.is_empty());
-        let work = |(task, (states, rates)): (usize, (&[Key<W>], &mut [f64]))| {
-            let (mut scratch, mut rows, mut row) = (Scratch::default(), Rows::default(), Vec::new());
+        let work = |(task, (states, rates)): (usize, (&[StateKey<W>], &mut [f64]))| {
+            let (mut scratch, mut rows, mut row) = (Scratch::default(), PackedRows::default(), Vec::new());
             let (mut loops, mut rates) = (Vec::new(), rates.iter_mut());
             for (state, key) in (task * TASK..).zip(states) {
                 rows.clear();

@@ -9,10 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::News;
-use super::endless::Endless;
-use super::layout::Key;
-use super::program::{Program, Rows, Scratch, Trouble};
-use super::state_table::{Lookup, ROWS, Store, TooMany};
+use super::endless::EndlessUpdates;
+use super::layout::StateKey;
+use super::program::{CompiledModel, PackedRows, Scratch, Trouble};
+use super::state_table::{Lookup, ROWS, TableFull, VisitedSet};
 use crate::{Error, Result};
 
 /// Number of states that a thread takes at once.
@@ -27,7 +27,7 @@ const LOOKED_AT: usize = 64;
 /// Number of found states from which progress names the largest variable without a range.
 const MANY: u64 = 1 << 17;
 
-/// Rows of at most [`ROWS`] states. Targets are tokens (see [`Store`]).
+/// Rows of at most [`ROWS`] states. Targets are tokens (see [`VisitedSet`]).
 #[derive(Clone)]
 pub(super) struct Segment {
     /// Tokens of the states.
@@ -67,8 +67,8 @@ impl Segment {
 
 /// Data shared by all threads of the search.
 struct SearchState<'a, const W: usize> {
-    program: &'a Program<'a>,
-    store: &'a Store<W>,
+    program: &'a CompiledModel<'a>,
+    store: &'a VisitedSet<W>,
     news: &'a News<'a>,
     states: AtomicU64,
     transitions: AtomicU64,
@@ -76,18 +76,18 @@ struct SearchState<'a, const W: usize> {
     explored: AtomicU64,
     stop: AtomicBool,
     /// Error that stopped the search. If several states have errors, it is that of the first one.
-    failure: Mutex<Option<(Option<Key<W>>, Error)>>,
+    failure: Mutex<Option<(Option<StateKey<W>>, Error)>>,
 }
 
 /// Data of one thread of the search.
 #[derive(Default)]
 struct SearchWorker<const W: usize> {
     scratch: Scratch,
-    rows: Rows<W>,
+    rows: PackedRows<W>,
     lookup: Lookup,
     tokens: Vec<u32>,
-    taken: Vec<(Key<W>, u32)>,
-    next: Vec<(Key<W>, u32)>,
+    taken: Vec<(StateKey<W>, u32)>,
+    next: Vec<(StateKey<W>, u32)>,
     lengths: Vec<u32>,
     loops: Vec<(u32, f64)>,
     open: Segment,
@@ -100,7 +100,7 @@ impl<const W: usize> SearchWorker<W> {
     fn round(
         &mut self,
         shared: &SearchState<'_, W>,
-        list: &[(Key<W>, u32)],
+        list: &[(StateKey<W>, u32)],
         cursor: &AtomicUsize,
         most: Option<usize>,
     ) {
@@ -124,7 +124,10 @@ impl<const W: usize> SearchWorker<W> {
         }
     }
 
-    fn chunk(&mut self, shared: &SearchState<'_, W>) -> std::result::Result<(), (Option<Key<W>>, Error)> {
+    fn chunk(
+        &mut self,
+        shared: &SearchState<'_, W>,
+    ) -> std::result::Result<(), (Option<StateKey<W>>, Error)> {
         self.rows.clear();
         self.lengths.clear();
         self.loops.clear();
@@ -139,13 +142,13 @@ impl<const W: usize> SearchWorker<W> {
         }
         let found = self.next.len();
         (shared.store.resolve(&self.rows.keys, &mut self.tokens, &mut self.next, &mut self.lookup))
-            .map_err(|TooMany| (None, Error::Size("the model has more than 2^32 states".into())))?;
+            .map_err(|TableFull| (None, Error::Size("the model has more than 2^32 states".into())))?;
         match shared.store {
-            Store::Bits(_) => {
+            VisitedSet::Bits(_) => {
                 let tokens = self.taken.iter().map(|(_, token)| *token);
                 self.found.extend(tokens.zip(self.lengths.iter().copied()));
             }
-            Store::Shards(_) => self.keep(),
+            VisitedSet::Shards(_) => self.keep(),
         }
         let fresh = (self.next.len() - found) as u64;
         let states = fresh + shared.states.fetch_add(fresh, Ordering::Relaxed);
@@ -156,7 +159,7 @@ impl<const W: usize> SearchWorker<W> {
         let taken = self.taken.len() as u64;
         let explored = taken + shared.explored.fetch_add(taken, Ordering::Relaxed);
         // Vectors of open states may have twice the capacity that they need.
-        let open = states.saturating_sub(explored) as usize * 2 * size_of::<(Key<W>, u32)>();
+        let open = states.saturating_sub(explored) as usize * 2 * size_of::<(StateKey<W>, u32)>();
         shared.watch((states, transitions), kept + open, &self.taken).map_err(|error| (None, error))
     }
 
@@ -188,7 +191,7 @@ impl<const W: usize> SearchWorker<W> {
 
 impl Trouble {
     /// Makes an error that names the command and the state.
-    pub(super) fn error(self, program: &Program<'_>, values: &[i64]) -> Error {
+    pub(super) fn error(self, program: &CompiledModel<'_>, values: &[i64]) -> Error {
         let instance = program.instance;
         let place = instance.model.0.source.place(self.span);
         Error::State(format!("{place}: in the state {}, {}", instance.describe(values), self.what))
@@ -196,7 +199,7 @@ impl Trouble {
 }
 
 impl<const W: usize> SearchState<'_, W> {
-    fn fail(&self, key: Option<Key<W>>, error: Error) {
+    fn fail(&self, key: Option<StateKey<W>>, error: Error) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         // Errors in a state replace errors without one, and errors in later states.
         if failure.as_ref().is_none_or(|(known, _)| key.is_some() && (known.is_none() || key < *known)) {
@@ -206,7 +209,7 @@ impl<const W: usize> SearchState<'_, W> {
     }
 
     /// Checks the memory limit, reports progress, and fails if the caller interrupts.
-    fn watch(&self, found: (u64, u64), kept: usize, taken: &[(Key<W>, u32)]) -> Result<()> {
+    fn watch(&self, found: (u64, u64), kept: usize, taken: &[(StateKey<W>, u32)]) -> Result<()> {
         let reached = || match self.program.reached(taken) {
             Some((variable, value)) => {
                 let name = &self.program.instance.variables[variable].name;
@@ -221,7 +224,7 @@ impl<const W: usize> SearchState<'_, W> {
     /// Stops the search if one of some unexplored states proves that the model is infinite.
     ///
     /// Also notes the extreme value of a variable without a range, for progress reports.
-    fn look_for_an_end(&self, endless: &Endless<'_>, list: &[(Key<W>, u32)]) {
+    fn look_for_an_end(&self, endless: &EndlessUpdates<'_>, list: &[(StateKey<W>, u32)]) {
         let some = list.iter().step_by(list.len().div_ceil(LOOKED_AT).max(1));
         let mut values = Vec::new();
         for (key, _) in some {
@@ -252,25 +255,25 @@ pub(super) struct Searched<const W: usize> {
     pub(super) segments: Vec<Segment>,
     pub(super) initial: Vec<u32>,
     /// Boundary states: known but not explored.
-    pub(super) edge: Vec<(Key<W>, u32)>,
+    pub(super) edge: Vec<(StateKey<W>, u32)>,
 }
 
 /// Limits of a partial exploration.
-pub(super) struct Limits<const W: usize> {
+pub(super) struct SearchLimits<const W: usize> {
     /// States to explore first.
-    pub(super) first: Vec<Key<W>>,
+    pub(super) first: Vec<StateKey<W>>,
     /// Successors of `first` that are not to be explored, ascending.
-    pub(super) closed: Vec<Key<W>>,
+    pub(super) closed: Vec<StateKey<W>>,
     /// Number of states at which no further level is explored.
     pub(super) least: u64,
 }
 
 /// Explores all states reachable from the initial ones, or as far as `limits` allows.
 pub(super) fn search<const W: usize>(
-    program: &Program<'_>,
-    store: &Store<W>,
-    initial: &[Key<W>],
-    limits: Option<&Limits<W>>,
+    program: &CompiledModel<'_>,
+    store: &VisitedSet<W>,
+    initial: &[StateKey<W>],
+    limits: Option<&SearchLimits<W>>,
     news: &News<'_>,
 ) -> Result<Searched<W>> {
     let shared = SearchState {
@@ -287,7 +290,7 @@ pub(super) fn search<const W: usize>(
     let mut workers: Vec<SearchWorker<W>> =
         (0..rayon::current_num_threads()).map(|_| SearchWorker::default()).collect();
     let (mut tokens, mut others, mut list) = (Vec::new(), Vec::new(), Vec::new());
-    let too_many = |TooMany| Error::Size("there are more than 2^32 states".into());
+    let too_many = |TableFull| Error::Size("there are more than 2^32 states".into());
     store.resolve(initial, &mut tokens, &mut list, &mut Lookup::default()).map_err(too_many)?;
     let edge = match limits {
         None => {
@@ -310,7 +313,7 @@ pub(super) fn search<const W: usize>(
         segments.extend(worker.closed);
         segments.extend(Some(worker.open).filter(|open| !open.sources.is_empty()));
     }
-    if let Store::Shards(_) = store {
+    if let VisitedSet::Shards(_) = store {
         segments.extend(edge.chunks(ROWS).map(Segment::without_transitions));
     }
     Ok(Searched { found, segments, initial: tokens, edge })
@@ -320,7 +323,7 @@ pub(super) fn search<const W: usize>(
 fn round<const W: usize>(
     shared: &SearchState<'_, W>,
     workers: &mut [SearchWorker<W>],
-    list: &mut Vec<(Key<W>, u32)>,
+    list: &mut Vec<(StateKey<W>, u32)>,
     alone: bool,
     most: Option<usize>,
 ) {
@@ -339,10 +342,10 @@ fn round<const W: usize>(
 fn in_any_order<const W: usize>(
     shared: &SearchState<'_, W>,
     workers: &mut [SearchWorker<W>],
-    mut list: Vec<(Key<W>, u32)>,
+    mut list: Vec<(StateKey<W>, u32)>,
 ) {
     let mut most = CHUNK;
-    let endless = Endless::new(shared.program.instance);
+    let endless = EndlessUpdates::new(shared.program.instance);
     while !list.is_empty() && !shared.stop.load(Ordering::Relaxed) {
         shared.look_for_an_end(&endless, &list);
         let alone = list.len() < CHUNK / 4 && most < ROUND;
@@ -360,9 +363,9 @@ fn in_any_order<const W: usize>(
 fn by_levels<const W: usize>(
     shared: &SearchState<'_, W>,
     workers: &mut [SearchWorker<W>],
-    mut list: Vec<(Key<W>, u32)>,
-    limits: &Limits<W>,
-) -> Vec<(Key<W>, u32)> {
+    mut list: Vec<(StateKey<W>, u32)>,
+    limits: &SearchLimits<W>,
+) -> Vec<(StateKey<W>, u32)> {
     let mut edge = Vec::new();
     let mut closed = &limits.closed[..];
     while !list.is_empty() && !shared.stop.load(Ordering::Relaxed) {

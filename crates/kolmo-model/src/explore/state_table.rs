@@ -10,13 +10,13 @@ use rayon::prelude::*;
 use std::hash::{BuildHasher, Hasher};
 
 use super::dense_index::Cells;
-use super::layout::Key;
+use super::layout::StateKey;
 use super::program::ones;
 
 /// Number of rows of a segment, a power of two.
 pub(super) const ROWS: usize = 1 << 12;
 
-pub(super) enum Store<const W: usize> {
+pub(super) enum VisitedSet<const W: usize> {
     Bits(Bits),
     Shards(Shards<W>),
 }
@@ -31,9 +31,9 @@ pub(super) struct Lookup {
 
 /// Error: more states than tokens, which have 32 bits.
 #[derive(Debug)]
-pub(super) struct TooMany;
+pub(super) struct TableFull;
 
-impl<const W: usize> Store<W> {
+impl<const W: usize> VisitedSet<W> {
     pub(super) fn new(cells: Option<Cells>, threads: usize) -> Self {
         if let Some(cells) = cells {
             let pages = (cells.count() as usize).div_ceil(PAGE_CELLS);
@@ -49,11 +49,11 @@ impl<const W: usize> Store<W> {
     /// Looks up tokens (provisional numbers) of states, and appends new states to `fresh`.
     pub(super) fn resolve(
         &self,
-        keys: &[Key<W>],
+        keys: &[StateKey<W>],
         tokens: &mut Vec<u32>,
-        fresh: &mut Vec<(Key<W>, u32)>,
+        fresh: &mut Vec<(StateKey<W>, u32)>,
         lookup: &mut Lookup,
-    ) -> Result<(), TooMany> {
+    ) -> Result<(), TableFull> {
         match self {
             Self::Bits(bits) => {
                 tokens.clear();
@@ -91,7 +91,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Size in bytes, including that of the [`Ranks`] made from the bits.
+    /// Size in bytes, including that of the [`CellRanks`] made from the bits.
     pub(super) fn bytes(&self) -> usize {
         self.pages.len() * 16 + self.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3
     }
@@ -114,7 +114,7 @@ impl Bits {
 /// All slots that a list of states needs are read before the first lookup, so that cache misses
 /// overlap. General-purpose tables do not offer this.
 struct HashTable<const W: usize> {
-    slots: Vec<(Key<W>, u32)>,
+    slots: Vec<(StateKey<W>, u32)>,
     len: usize,
 }
 
@@ -124,7 +124,7 @@ const FREE: u32 = u32::MAX;
 impl<const W: usize> HashTable<W> {
     /// Index of the slot of a state, or of the empty slot for it.
     #[inline]
-    fn place(&self, hash: u64, key: &Key<W>) -> usize {
+    fn place(&self, hash: u64, key: &StateKey<W>) -> usize {
         let mut place = self.first(hash);
         while self.slots[place].1 != FREE && self.slots[place].0 != *key {
             place = if place + 1 < self.slots.len() { place + 1 } else { 0 };
@@ -139,7 +139,7 @@ impl<const W: usize> HashTable<W> {
     }
 
     /// Grows the table by a quarter or more so that at most four of five slots are in use.
-    fn reserve(&mut self, more: usize, hash: impl Fn(&Key<W>) -> u64) {
+    fn reserve(&mut self, more: usize, hash: impl Fn(&StateKey<W>) -> u64) {
         let needed = (self.len + more) * 5 / 4 + 1;
         if needed <= self.slots.len() {
             return;
@@ -158,7 +158,7 @@ impl<const W: usize> HashTable<W> {
     }
 
     fn bytes(&self) -> usize {
-        self.slots.len() * size_of::<(Key<W>, u32)>()
+        self.slots.len() * size_of::<(StateKey<W>, u32)>()
     }
 }
 
@@ -172,7 +172,7 @@ pub(super) struct Shards<const W: usize> {
 
 impl<const W: usize> Shards<W> {
     #[inline]
-    fn hash(&self, key: &Key<W>) -> u64 {
+    fn hash(&self, key: &StateKey<W>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         key.iter().for_each(|word| hasher.write_u64(*word));
         hasher.finish()
@@ -190,11 +190,11 @@ impl<const W: usize> Shards<W> {
 
     fn resolve(
         &self,
-        keys: &[Key<W>],
+        keys: &[StateKey<W>],
         tokens: &mut Vec<u32>,
-        fresh: &mut Vec<(Key<W>, u32)>,
+        fresh: &mut Vec<(StateKey<W>, u32)>,
         lookup: &mut Lookup,
-    ) -> Result<(), TooMany> {
+    ) -> Result<(), TableFull> {
         // Keys are sorted by table, so that each table is locked once.
         let Lookup { hashes, starts, sorted } = lookup;
         hashes.clear();
@@ -228,7 +228,7 @@ impl<const W: usize> Shards<W> {
                 let place = table.place(hashes[k as usize], &key);
                 if table.slots[place].1 == FREE {
                     let token = (table.len as u64) << self.bits | shard as u64;
-                    let token = u32::try_from(token).ok().filter(|token| *token != FREE).ok_or(TooMany)?;
+                    let token = u32::try_from(token).ok().filter(|token| *token != FREE).ok_or(TableFull)?;
                     table.slots[place] = (key, token);
                     table.len += 1;
                     fresh.push((key, token));
@@ -245,13 +245,13 @@ impl<const W: usize> Shards<W> {
 type RankedPage = Box<[(u64, u32)]>;
 
 /// State numbers by cell: the number of known states in lower cells.
-pub(super) struct Ranks {
+pub(super) struct CellRanks {
     cells: Cells,
     pages: Vec<Option<RankedPage>>,
     count: usize,
 }
 
-impl Ranks {
+impl CellRanks {
     pub(super) fn new(bits: Bits) -> Self {
         let mut before = 0;
         let pages = bits.pages.into_iter().map(|page| {
@@ -278,12 +278,12 @@ impl Ranks {
     }
 
     #[inline]
-    pub(super) fn of<const W: usize>(&self, key: &Key<W>) -> u32 {
+    pub(super) fn of<const W: usize>(&self, key: &StateKey<W>) -> u32 {
         self.of_cell(self.cells.of(key) as u32)
     }
 
     /// All states in their order.
-    pub(super) fn states<const W: usize>(&self) -> Vec<Key<W>> {
+    pub(super) fn states<const W: usize>(&self) -> Vec<StateKey<W>> {
         let mut all = vec![[0; W]; self.count];
         let (mut rest, mut tasks) = (&mut all[..], Vec::new());
         for (number, page) in self.pages.iter().enumerate() {
@@ -312,7 +312,7 @@ impl Ranks {
 pub(super) fn numbered<const W: usize>(
     shards: Shards<W>,
     found: Vec<Vec<u32>>,
-) -> (Vec<Key<W>>, Vec<u32>, Vec<u32>) {
+) -> (Vec<StateKey<W>>, Vec<u32>, Vec<u32>) {
     let tables =
         shards.all.into_iter().map(|table| table.into_inner().unwrap_or_else(PoisonError::into_inner));
     let tables: Vec<_> = tables.collect();

@@ -12,7 +12,7 @@ pub(crate) use property::{ltl, properties};
 
 use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::{Token, TokenKind, tokens};
-use crate::syntax::{Constant, Definition, Expression, Kind, Name, Operation, Type, Value};
+use crate::syntax::{ConstantDeclaration, Definition, Expression, Kind, Name, Operation, Type, Value};
 
 /// Maximum depth of an expression. Trees are walked by recursion, on a stack of 2 MiB.
 const DEPTH: u16 = 400;
@@ -385,13 +385,13 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses `const int N = 3;` after the word `const`.
-    fn constant(&mut self) -> Parsed<Constant> {
+    fn constant(&mut self) -> Parsed<ConstantDeclaration> {
         let types = [Type::Int, Type::Double, Type::Bool];
         let ty = types.into_iter().find(|ty| self.take(&ty.to_string())).unwrap_or(Type::Int);
         let name = self.name("a constant")?;
         let value = self.optional("=")?;
         self.expect(";", "a constant ends with ';'")?;
-        Ok(Constant { name, ty, value })
+        Ok(ConstantDeclaration { name, ty, value })
     }
 
     /// Parses `"x" = e;` after the word `label`, or `x = e;` after `formula`.

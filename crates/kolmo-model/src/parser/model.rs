@@ -4,8 +4,8 @@ use super::{Parsed, Parser};
 use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::TokenKind;
 use crate::syntax::{
-    Command, ModelText, Module, Name, Part, Range, Renaming, RewardItem, Rewarded, Rewards, System, Update,
-    Variable,
+    Command, Composition, ModelText, Module, ModuleDefinition, Name, Renaming, RewardItem, Rewarded, Rewards,
+    Update, Variable, VariableRange,
 };
 
 /// Parses a model. Also returns the errors.
@@ -90,9 +90,9 @@ impl Parser<'_> {
         let name = self.name("a variable")?;
         self.expect(":", "a variable is written x : [0..3] init 0; or x : bool init false;")?;
         let range = if self.take("bool") {
-            Range::Bool
+            VariableRange::Bool
         } else if self.take("int") {
-            Range::Unbounded
+            VariableRange::Unbounded
         } else if self.is("clock") {
             let message = "clocks belong to models that are no Markov chains";
             return Err(Diagnostic::new(self.span(), message, "remove it"));
@@ -102,7 +102,7 @@ impl Parser<'_> {
             self.expect("..", "a range is written [low..high]")?;
             let high = self.expression()?;
             self.expect("]", "a range is written [low..high]")?;
-            Range::Int(low, high)
+            VariableRange::Int(low, high)
         };
         let init = self.optional("init")?;
         self.expect(";", "a variable ends with ';'")?;
@@ -121,7 +121,7 @@ impl Parser<'_> {
             })?;
             self.expect("]", "renamings are separated by ','")?;
             self.expect("endmodule", "a module ends with 'endmodule'")?;
-            model.modules.push(Part::Renaming(Renaming { name, original, pairs }));
+            model.modules.push(ModuleDefinition::Renaming(Renaming { name, original, pairs }));
             return Ok(());
         }
         let mut module = Module { name, variables: Vec::new(), commands: Vec::new() };
@@ -145,7 +145,7 @@ impl Parser<'_> {
                 self.take(";");
             }
         }
-        model.modules.push(Part::Module(module));
+        model.modules.push(ModuleDefinition::Module(module));
         Ok(())
     }
 
@@ -228,18 +228,18 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn system(&mut self) -> Parsed<System> {
-        let interleaved = |p: &mut Self| p.joined("|||", Self::synchronised, System::Interleaved);
-        self.nested(|p| p.joined("||", interleaved, System::Parallel))
+    fn system(&mut self) -> Parsed<Composition> {
+        let interleaved = |p: &mut Self| p.joined("|||", Self::synchronised, Composition::Interleaved);
+        self.nested(|p| p.joined("||", interleaved, Composition::Parallel))
     }
 
     /// Parses compositions separated by `sign`, and joins them if there are several.
     fn joined(
         &mut self,
         sign: &str,
-        part: impl Fn(&mut Self) -> Parsed<System>,
-        join: fn(Vec<System>) -> System,
-    ) -> Parsed<System> {
+        part: impl Fn(&mut Self) -> Parsed<Composition>,
+        join: fn(Vec<Composition>) -> Composition,
+    ) -> Parsed<Composition> {
         let mut all = vec![part(self)?];
         while self.take(sign) {
             all.push(part(self)?);
@@ -247,7 +247,7 @@ impl Parser<'_> {
         Ok(if all.len() > 1 { join(all) } else { all.remove(0) })
     }
 
-    fn synchronised(&mut self) -> Parsed<System> {
+    fn synchronised(&mut self) -> Parsed<Composition> {
         let left = self.hidden()?;
         if !(self.is("|") && self.ahead(1) == "[") {
             return Ok(left);
@@ -257,7 +257,7 @@ impl Parser<'_> {
         let actions = self.actions("]")?;
         self.expect("|", "actions of a composition are written A |[a, b]| B")?;
         let right = self.hidden()?;
-        Ok(System::On(Box::new(left), actions, Box::new(right)))
+        Ok(Composition::On(Box::new(left), actions, Box::new(right)))
     }
 
     fn actions(&mut self, end: &str) -> Parsed<Vec<Name>> {
@@ -271,13 +271,13 @@ impl Parser<'_> {
         Ok(actions)
     }
 
-    fn hidden(&mut self) -> Parsed<System> {
+    fn hidden(&mut self) -> Parsed<Composition> {
         let mut system = if self.take("(") {
             let inner = self.system()?;
             self.expect(")", "close the parenthesis")?;
             inner
         } else {
-            System::Module(self.name("a module")?)
+            Composition::Module(self.name("a module")?)
         };
         let mut levels = 0;
         while self.is("/") || self.is("{") {
@@ -287,7 +287,7 @@ impl Parser<'_> {
             }
             if self.take("/") {
                 self.expect("{", "actions are hidden by A / {a, b}")?;
-                system = System::Hide(Box::new(system), self.actions("}")?);
+                system = Composition::Hide(Box::new(system), self.actions("}")?);
                 continue;
             }
             self.advance();
@@ -299,7 +299,7 @@ impl Parser<'_> {
                 Ok((old, p.name("an action")?))
             })?;
             self.expect("}", FORM)?;
-            system = System::Rename(Box::new(system), pairs);
+            system = Composition::Rename(Box::new(system), pairs);
         }
         Ok(system)
     }

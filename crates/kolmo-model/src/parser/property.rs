@@ -4,7 +4,8 @@ use super::{Parsed, Parser, size, too_deep};
 use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::TokenKind;
 use crate::syntax::{
-    Bound, Entry, Expression, FilterKind, Form, Kind, Name, Operation, Operator, PropertiesText, Times, Value,
+    Expression, FilterKind, Kind, Modality, Name, Operation, Operator, ParsedProperty, ParsedThreshold,
+    PropertiesText, Times, Value,
 };
 use strum::VariantNames;
 
@@ -21,15 +22,15 @@ pub(crate) fn properties(text: &str) -> (PropertiesText, Vec<Diagnostic>) {
         if is_property {
             let errors = parser.errors.pop().into_iter().collect();
             let span = begins.to(parser.last());
-            all.properties.push(Entry { name, span, body: Err(errors) });
+            all.properties.push(ParsedProperty { name, span, body: Err(errors) });
         }
     }
     // A character that begins no token is an error of the property that contains it.
     let mut outside = Vec::new();
     for error in parser.errors {
-        let inside = |entry: &&mut Entry| entry.span.range().contains(&(error.span.start as usize));
+        let inside = |entry: &&mut ParsedProperty| entry.span.range().contains(&(error.span.start as usize));
         match all.properties.iter_mut().find(inside) {
-            Some(Entry { body: Err(errors), .. }) => errors.push(error),
+            Some(ParsedProperty { body: Err(errors), .. }) => errors.push(error),
             Some(entry) => entry.body = Err(vec![error]),
             None => outside.push(error),
         }
@@ -38,7 +39,7 @@ pub(crate) fn properties(text: &str) -> (PropertiesText, Vec<Diagnostic>) {
 }
 
 /// Contents of an operator's brackets: form, operands and times.
-type Inner = (Form, Vec<Expression>, Times);
+type Inner = (Modality, Vec<Expression>, Times);
 
 const TIMES: &str = "times are written <=t, >=t, [t1,t2] or =t";
 
@@ -65,7 +66,7 @@ impl Parser<'_> {
                 }
             }
             let span = begins.to(property.span);
-            all.properties.push(Entry { name, span, body: Ok(property) });
+            all.properties.push(ParsedProperty { name, span, body: Ok(property) });
         }
         Ok(())
     }
@@ -165,16 +166,16 @@ impl Parser<'_> {
             self.paths = false;
             let filter = self.older_filter(bound.is_some())?;
             let end = self.expect("]", "the operator ends with ']'")?.span;
-            let own = Operator { bound, structure, ..Operator::new(Form::Reach, Vec::new(), start) };
+            let own = Operator { bound, structure, ..Operator::new(Modality::Reach, Vec::new(), start) };
             let path = Expression { span: start.to(end), ..path };
             return Ok(filtered(self.reward_until(&path, own)?, filter));
         }
         let (form, parts, times) = match word {
-            "S" => (Form::SteadyState, vec![self.expression()?], Times::default()),
+            "S" => (Modality::SteadyState, vec![self.expression()?], Times::default()),
             "R" => self.goal()?,
             _ => {
                 self.expect("F", form)?;
-                (Form::Time, vec![self.state()?], Times::default())
+                (Modality::Time, vec![self.state()?], Times::default())
             }
         };
         let filter = self.older_filter(bound.is_some())?;
@@ -199,7 +200,7 @@ impl Parser<'_> {
         let quick = match &path.kind {
             // Here a finite part of the path decides, and E is P>0.
             Kind::Path(own) if !own.parts.iter().any(Expression::has_path) => {
-                use Form as F;
+                use Modality as F;
                 let finite =
                     [(F::Finally, false), (F::Until, false), (F::Globally, true), (F::NotUntil, true)];
                 finite.contains(&(own.form, all)) || own.form == F::Next || own.times.to.is_some()
@@ -207,12 +208,12 @@ impl Parser<'_> {
             _ => false,
         };
         let limit = Expression { kind: Kind::Literal(Value::Double(0.0)), span, depth: 1 };
-        let possible = Some(Bound { comparison: Operation::Greater, limit });
+        let possible = Some(ParsedThreshold { comparison: Operation::Greater, limit });
         let exists = if quick {
             self.probability(&path, all, &possible)?
         } else {
             let formula = if all { path.negated() } else { path };
-            let own = Operator::new(Form::Exists, vec![formula], span);
+            let own = Operator::new(Modality::Exists, vec![formula], span);
             Expression::operator(Operator { bound: possible, ..own }, span)
         };
         Ok(if all { exists.negated() } else { exists })
@@ -241,7 +242,7 @@ impl Parser<'_> {
     }
 
     /// Parses `=?`, or a threshold such as `>=0.5`.
-    fn bound(&mut self) -> Parsed<Option<Bound>> {
+    fn bound(&mut self) -> Parsed<Option<ParsedThreshold>> {
         if matches!(self.word(), "min" | "max") {
             self.advance();
         }
@@ -257,15 +258,15 @@ impl Parser<'_> {
         self.advance();
         // A threshold has no operators that bind less than a sum.
         let limit = self.binary(8)?;
-        Ok(Some(Bound { comparison, limit }))
+        Ok(Some(ParsedThreshold { comparison, limit }))
     }
 
     /// Parses a path formula, or a condition of states.
     pub(super) fn path(&mut self) -> Parsed<Expression> {
-        for (word, form) in [("X", Form::Next), ("F", Form::Finally), ("G", Form::Globally)] {
+        for (word, form) in [("X", Modality::Next), ("F", Modality::Finally), ("G", Modality::Globally)] {
             let start = self.span();
             if self.take(word) {
-                let times = if form == Form::Next { Times::default() } else { self.times()? };
+                let times = if form == Modality::Next { Times::default() } else { self.times()? };
                 let operand = self.nested(Self::path)?;
                 return Ok(of_path(form, vec![operand], times, start));
             }
@@ -281,9 +282,9 @@ impl Parser<'_> {
         self.count_copies(&right)?;
         // a W b is !(!b U !a & !b), and a R b is !(!a U !b).
         let (form, parts) = match word {
-            "U" => (Form::Until, vec![left, right]),
-            "W" => (Form::NotUntil, vec![right.negated(), left.negated().and(right.negated())]),
-            _ => (Form::NotUntil, vec![left.negated(), right.negated()]),
+            "U" => (Modality::Until, vec![left, right]),
+            "W" => (Modality::NotUntil, vec![right.negated(), left.negated().and(right.negated())]),
+            _ => (Modality::NotUntil, vec![left.negated(), right.negated()]),
         };
         Ok(of_path(form, parts, times, start))
     }
@@ -298,7 +299,7 @@ impl Parser<'_> {
     ///
     /// A state condition in a path formula refers to the first state. It chooses between answers,
     /// as in `a & X b`.
-    fn probability(&self, e: &Expression, not: bool, bound: &Option<Bound>) -> Parsed<Expression> {
+    fn probability(&self, e: &Expression, not: bool, bound: &Option<ParsedThreshold>) -> Parsed<Expression> {
         use Operation as O;
         let span = e.span;
         if !e.has_path() {
@@ -339,32 +340,33 @@ impl Parser<'_> {
         e: &Expression,
         path: &Operator,
         not: bool,
-        bound: &Option<Bound>,
+        bound: &Option<ParsedThreshold>,
     ) -> Parsed<Expression> {
         let (Operator { form, parts, times, .. }, span) = (path, e.span);
         let untimed = times.each().next().is_none();
-        let operator = |form: Form, parts: Vec<Expression>| {
+        let operator = |form: Modality, parts: Vec<Expression>| {
             let own = Operator::new(form, parts, span);
             Ok(Expression::operator(Operator { bound: bound.clone(), times: times.clone(), ..own }, span))
         };
         if !parts.iter().any(Expression::has_path) {
             let (form, parts) = match (form, not) {
                 (form, false) => (*form, parts.clone()),
-                (Form::Next, true) => (Form::Next, vec![parts[0].negated()]),
-                (Form::Finally, true) => (Form::Globally, vec![parts[0].negated()]),
-                (Form::Globally, true) => (Form::Finally, vec![parts[0].negated()]),
-                (Form::Until, true) => (Form::NotUntil, parts.clone()),
-                (_, true) => (Form::Until, parts.clone()),
+                (Modality::Next, true) => (Modality::Next, vec![parts[0].negated()]),
+                (Modality::Finally, true) => (Modality::Globally, vec![parts[0].negated()]),
+                (Modality::Globally, true) => (Modality::Finally, vec![parts[0].negated()]),
+                (Modality::Until, true) => (Modality::NotUntil, parts.clone()),
+                (_, true) => (Modality::Until, parts.clone()),
             };
             return operator(form, parts);
         }
         match (form, &parts[0].kind) {
-            (Form::Next, _) => operator(Form::Step, vec![self.probability(&parts[0], not, &None)?]),
+            (Modality::Next, _) => operator(Modality::Step, vec![self.probability(&parts[0], not, &None)?]),
             // F F a and F (a U b) are F a and F b, also with an end.
-            (Form::Finally | Form::Globally, Kind::Path(inner))
+            (Modality::Finally | Modality::Globally, Kind::Path(inner))
                 if untimed
                     && inner.times.from.is_none()
-                    && (inner.form == *form || (*form, inner.form) == (Form::Finally, Form::Until)) =>
+                    && (inner.form == *form
+                        || (*form, inner.form) == (Modality::Finally, Modality::Until)) =>
             {
                 let last = inner.parts[inner.parts.len() - 1].clone();
                 self.probability(&of_path(*form, vec![last], Times::default(), span), not, bound)
@@ -386,7 +388,7 @@ impl Parser<'_> {
                 let message = "reward until a condition holds takes no times";
                 Err(Diagnostic::new(span, message, "write C<=t, or F without a time"))
             }
-            Kind::Path(path) if path.form == Form::Finally && !path.parts[0].has_path() => {
+            Kind::Path(path) if path.form == Modality::Finally && !path.parts[0].has_path() => {
                 Ok(Expression::operator(Operator { parts: path.parts.clone(), ..own }, span))
             }
             _ => Ok(Expression::operator(Operator { parts: vec![e.clone()], ..own }, span)),
@@ -425,14 +427,14 @@ impl Parser<'_> {
         let at = |time: Expression| Times { to: Some(time), ..Times::default() };
         if self.take("C") {
             let times = if self.take("<=") { at(self.binary(8)?) } else { Times::default() };
-            return Ok((Form::Cumulative, Vec::new(), times));
+            return Ok((Modality::Cumulative, Vec::new(), times));
         }
         if self.take("I") {
             self.expect("=", "a reward at a time is written I=t")?;
-            return Ok((Form::Instantaneous, Vec::new(), at(self.binary(8)?)));
+            return Ok((Modality::Instantaneous, Vec::new(), at(self.binary(8)?)));
         }
         self.expect("S", "rewards are R=? [ C<=t ], [ C ], [ I=t ], [ F condition ] and [ S ]")?;
-        Ok((Form::LongRun, Vec::new(), Times::default()))
+        Ok((Modality::LongRun, Vec::new(), Times::default()))
     }
 
     /// Parses `filter(min, property, states)`.
@@ -459,12 +461,12 @@ impl Parser<'_> {
         let mut parts = vec![self.expression()?];
         parts.extend(self.optional(",")?);
         let span = start.to(self.expect(")", FORM)?.span);
-        Ok(Expression::operator(Operator::new(Form::Filter(kind), parts, start), span))
+        Ok(Expression::operator(Operator::new(Modality::Filter(kind), parts, start), span))
     }
 }
 
 /// Path formula as an expression.
-fn of_path(form: Form, parts: Vec<Expression>, times: Times, start: Span) -> Expression {
+fn of_path(form: Modality, parts: Vec<Expression>, times: Times, start: Span) -> Expression {
     let span = parts.last().map_or(start, |last| start.to(last.span));
     let depth = 1 + parts.iter().map(|part| part.depth).max().unwrap_or(0);
     let kind = Kind::Path(Box::new(Operator { times, ..Operator::new(form, parts, span) }));
@@ -472,23 +474,23 @@ fn of_path(form: Form, parts: Vec<Expression>, times: Times, start: Span) -> Exp
 }
 
 /// Probability 0 or 1, compared with the threshold if there is one.
-fn constant(surely: bool, bound: &Option<Bound>, span: Span) -> Expression {
+fn constant(surely: bool, bound: &Option<ParsedThreshold>, span: Span) -> Expression {
     compared(f64::from(u8::from(surely)), bound, span)
 }
 
 /// A number, compared with the threshold if there is one.
-fn compared(value: f64, bound: &Option<Bound>, span: Span) -> Expression {
+fn compared(value: f64, bound: &Option<ParsedThreshold>, span: Span) -> Expression {
     let value = Value::Double(value);
     let literal = Expression { kind: Kind::Literal(value), span, depth: 1 };
-    let Some(Bound { comparison, limit }) = bound else { return literal };
+    let Some(ParsedThreshold { comparison, limit }) = bound else { return literal };
     let depth = limit.depth + 1;
     Expression { kind: Kind::Apply(*comparison, vec![literal, limit.clone()]), span, depth }
 }
 
 /// Property that gives the probability of a formula of LTL, or of its negation.
-fn ltl_probability(e: &Expression, not: bool, bound: &Option<Bound>) -> Expression {
+fn ltl_probability(e: &Expression, not: bool, bound: &Option<ParsedThreshold>) -> Expression {
     let formula = if not { e.negated() } else { e.clone() };
-    let own = Operator::new(Form::Ltl, vec![formula], e.span);
+    let own = Operator::new(Modality::Ltl, vec![formula], e.span);
     Expression::operator(Operator { bound: bound.clone(), ..own }, e.span)
 }
 
@@ -501,5 +503,5 @@ pub(crate) fn ltl(span: Span) -> Diagnostic {
 fn filtered(property: Expression, filter: Option<(FilterKind, Expression)>) -> Expression {
     let Some((kind, states)) = filter else { return property };
     let span = property.span;
-    Expression::operator(Operator::new(Form::Filter(kind), vec![property, states], span), span)
+    Expression::operator(Operator::new(Modality::Filter(kind), vec![property, states], span), span)
 }

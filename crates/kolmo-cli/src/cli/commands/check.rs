@@ -8,24 +8,25 @@ use serde_json::Value as Json;
 
 use crate::cli::arguments::expect_fraction;
 use crate::cli::commands::{transient, walk::time_limit};
-use crate::cli::input::changing_constants::{self, Timed};
+use crate::cli::input::changing_constants::{self, TimedConstants};
 use crate::cli::input::explore::{self, expect_model, explore, part, say_enough};
 use crate::cli::output::values::field;
 use crate::cli::output::{npy, plot_series};
 use crate::cli::planning::tuning_store;
 use crate::cli::prelude::*;
 use crate::cli::terminal::option_names::with_options;
-use crate::cli::terminal::progress::Watch;
+use crate::cli::terminal::progress::IterationObserver;
 use kolmo::io::write::{push_integer, push_number, write_lines};
 use kolmo::transient::{Bound, Chain, Options, StateNames};
 use kolmo_check::language::{self, refused};
 use kolmo_check::{
-    Answers, Assigned, Case, Derivative, Questions, Row, Scheduled, Source, Study, Subject, Truncation,
+    Answers, Assigned, Case, ChainRef, Derivative, PropertyAnswer, Questions, Scheduled, Study, Subject,
+    Truncation,
 };
-use kolmo_model::{Instance, Model, Value};
+use kolmo_model::{Instance, PrismModel, Value};
 
 #[derive(Debug, Args)]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// PRISM model (.sm, .prism), file of a chain (.tra, .drn, .mtx, .npz, .npy) or built-in
     /// (tandem:15)
     model: String,
@@ -37,7 +38,7 @@ pub(crate) struct Check {
     /// T=1:5 has steps of 1, and T=1|2.5|10 lists values. Each value gives a separate answer.
     /// mu=0.1@0,0.3@10 changes at time 10, and mu=1@0,0@8%24 repeats with the period 24.
     #[arg(long = "const", value_name = "NAME=V,…", value_parser = changing_constants::constants)]
-    values: Option<Timed>,
+    values: Option<TimedConstants>,
     /// Answer for each sample of a .csv file: a line of names of constants, then lines of values
     ///
     /// Each sample gives a line of output per property, in which the constants are columns. A
@@ -96,9 +97,9 @@ pub(crate) struct Check {
     pub(crate) common: Common,
 }
 
-impl Check {
+impl CheckArgs {
     /// Returns the values of --const if some of them change with time.
-    fn changing(&self) -> Option<&Timed> {
+    fn changing(&self) -> Option<&TimedConstants> {
         self.values.as_ref().filter(|values| !values.changing.is_empty())
     }
 }
@@ -108,7 +109,7 @@ fn constant(text: &str) -> std::result::Result<String, &'static str> {
     Some(text.trim().to_owned()).filter(|name| !name.is_empty()).ok_or("a name is missing")
 }
 
-fn subject(args: &Check) -> Result<Subject> {
+fn subject(args: &CheckArgs) -> Result<Subject> {
     let spec = &args.model;
     match language::is_model(spec) {
         true => {
@@ -123,12 +124,12 @@ fn subject(args: &Check) -> Result<Subject> {
 
 /// Answers of a run, and statistics of the computation.
 struct CheckRun<'a> {
-    args: &'a Check,
+    args: &'a CheckArgs,
     cases: &'a Cases,
     questions: &'a Questions,
     machine: &'a Machine,
     /// Answers, each with the index of its case.
-    rows: Vec<(usize, Row)>,
+    rows: Vec<(usize, PropertyAnswer)>,
     /// Index of the case, the case, and the number of states of each chain.
     chains: Vec<(usize, Case, usize)>,
     /// Number of chains whose states were explored.
@@ -166,7 +167,7 @@ struct Cases {
 }
 
 impl Cases {
-    fn new(args: &Check, questions: &Questions, subject: &Subject) -> Result<Self> {
+    fn new(args: &CheckArgs, questions: &Questions, subject: &Subject) -> Result<Self> {
         let given = args.values.as_ref().map_or(&[][..], |values| &values.fixed);
         let columns = given.iter().filter(|given| given.range).map(|given| given.name.clone()).collect();
         let Some(path) = &args.samples else {
@@ -195,7 +196,7 @@ impl Cases {
     }
 }
 
-pub(crate) fn run(args: &Check) -> Result<Status> {
+pub(crate) fn run(args: &CheckArgs) -> Result<Status> {
     let started = Instant::now();
     let options = Options::default().epsilon(args.epsilon);
     expect_fraction("--epsilon", args.epsilon)?;
@@ -266,7 +267,7 @@ pub(crate) fn run(args: &Check) -> Result<Status> {
 }
 
 /// Error for options that need a model, and for a constant listed twice in `--gradient`.
-fn expect_options_fit(args: &Check) -> Result<()> {
+fn expect_options_fit(args: &CheckArgs) -> Result<()> {
     let mut constants = args.gradient.iter().enumerate();
     if let Some((_, name)) = constants.find(|(k, name)| args.gradient[..*k].contains(name)) {
         return fail(format!("--gradient: '{name}' is given twice"));
@@ -315,7 +316,7 @@ impl CheckRun<'_> {
                 let Subject::Chain(chain) = subject else { unreachable!("a chain was matched") };
                 chain.warnings.iter().for_each(|warning| self.say("warning", warning));
                 let watch = &mut |_, _| interrupt::check();
-                let asked = self.questions.plan(Source::File(&chain), &cases[0], watch)?;
+                let asked = self.questions.plan(ChainRef::File(&chain), &cases[0], watch)?;
                 let answers = self.solved((0, 1, 1), |machine, watch| {
                     asked.answer(Chain { warnings: Vec::new(), ..chain }, machine, options, watch)
                 });
@@ -336,7 +337,7 @@ impl CheckRun<'_> {
     }
 
     /// Answers for a model. Its states are explored again only if constants change them.
-    fn study(&mut self, model: &Model, options: &Options) -> Result<()> {
+    fn study(&mut self, model: &PrismModel, options: &Options) -> Result<()> {
         let (limit, quiet) = (self.args.common.memory_limit, self.args.common.quiet);
         let cases = &*self.cases.all;
         let mut study = Study::new((&self.args.model, model), self.questions, cases, limit);
@@ -365,7 +366,7 @@ impl CheckRun<'_> {
     }
 
     /// Answers for a model with constants that change with time.
-    fn scheduled(&mut self, model: &Model, timed: &Timed, options: &Options) -> Result<()> {
+    fn scheduled(&mut self, model: &PrismModel, timed: &TimedConstants, options: &Options) -> Result<()> {
         let limit = self.args.common.memory_limit;
         let all = &*self.cases.all;
         let mut scheduled = Scheduled::new((&self.args.model, model), self.questions, &timed.changing);
@@ -386,7 +387,13 @@ impl CheckRun<'_> {
     }
 
     /// Answers for a truncated model, which is explored until little enough is lost.
-    fn truncated(&mut self, model: &Model, allowed: f64, case: &Case, options: &Options) -> Result<Answers> {
+    fn truncated(
+        &mut self,
+        model: &PrismModel,
+        allowed: f64,
+        case: &Case,
+        options: &Options,
+    ) -> Result<Answers> {
         let Common { memory_limit, quiet, .. } = self.args.common;
         let questions = self.questions;
         if let Some(why) = &case.invalid {
@@ -397,7 +404,7 @@ impl CheckRun<'_> {
         let mut truncation = Truncation::new(instance, allowed, self.args.epsilon)?;
         loop {
             let space = part(&mut truncation, memory_limit, quiet)?;
-            let asked = questions.plan(Source::Explored(&space), case, &mut |_, _| interrupt::check())?;
+            let asked = questions.plan(ChainRef::Explored(&space), case, &mut |_, _| interrupt::check())?;
             let chain = language::bare(&self.args.model, space)?;
             chain.warnings.iter().for_each(|warning| self.say("warning", warning));
             let answers =
@@ -426,10 +433,10 @@ impl CheckRun<'_> {
     fn solved<T>(
         &mut self,
         cases: (u64, u64, u64),
-        solve: impl FnOnce(&Machine, &mut Watch<'_>) -> Result<T>,
+        solve: impl FnOnce(&Machine, &mut IterationObserver<'_>) -> Result<T>,
     ) -> Result<T> {
         let began = Instant::now();
-        let progress = Progress::new(self.args.common.quiet, "building the matrix");
+        let progress = ProgressDisplay::new(self.args.common.quiet, "building the matrix");
         let mut watch = progress.watch(self.end).among(cases);
         let solved = solve(self.machine, &mut watch);
         self.limit = watch.limit.or(self.limit);
@@ -530,7 +537,7 @@ impl CheckRun<'_> {
             }
             Err(why) => (name.clone(), json!({"value": null, "bound": null, "refused": with_options(why)})),
         };
-        let property = |row: &Row| {
+        let property = |row: &PropertyAnswer| {
             json!({
                 "name": row.name,
                 "property": row.text,
@@ -631,7 +638,7 @@ impl CheckRun<'_> {
 }
 
 /// Text of a property's value.
-fn word(row: &Row) -> String {
+fn word(row: &PropertyAnswer) -> String {
     if row.refused.is_some() {
         return "refused".to_owned();
     }

@@ -13,7 +13,7 @@ const LIBRARIES: &str = "LD_LIBRARY_PATH";
 
 pub(crate) fn run() -> Result<Status> {
     let devices = list();
-    let mut report = Report::default();
+    let mut report = DoctorReport::default();
     let target = format!("{} {}", std::env::consts::ARCH, std::env::consts::OS);
     report.add("kolmo", &format!("{}, {target}", facts::build()));
     report.add("system", &sysinfo::System::long_os_version().unwrap_or_else(|_| "unknown".to_owned()));
@@ -40,11 +40,11 @@ pub(crate) fn run() -> Result<Status> {
 
 /// Lines of the report: names in a column, and texts next to them.
 #[derive(Default)]
-struct Report {
+struct DoctorReport {
     text: String,
 }
 
-impl Report {
+impl DoctorReport {
     fn add(&mut self, name: &str, text: &str) {
         self.text += &format!("{name:<10} {text}\n");
     }
@@ -128,7 +128,7 @@ fn manifests() -> (Vec<PathBuf>, Option<(&'static str, OsString)>) {
 }
 
 #[cfg(feature = "cuda")]
-fn cuda(devices: &[Listing], report: &mut Report) {
+fn cuda(devices: &[Listing], report: &mut DoctorReport) {
     let found = devices.iter().any(|l| l.device.backend == "cuda" && l.unusable.is_none());
     let driver = if found { "driver found" } else { "no device; NVIDIA GPUs need NVIDIA's driver" };
     report.add("CUDA", driver);
@@ -146,7 +146,7 @@ fn cuda(devices: &[Listing], report: &mut Report) {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn cuda(_: &[Listing], report: &mut Report) {
+fn cuda(_: &[Listing], report: &mut DoctorReport) {
     report.add("CUDA", "not in this build; build it with --features cuda");
 }
 

@@ -7,7 +7,7 @@ use crate::cli::input::suggest;
 use crate::cli::output::collective_file::SharedFile;
 use crate::cli::planning::lanes;
 use crate::cli::prelude::*;
-use crate::report::tridiagonal::Run;
+use crate::report::tridiagonal::TridiagonalReport;
 use kolmo::internals::largest;
 use kolmo::io::tridiagonal::{
     AnyFile, BandedFile, Form, Order, SystemFile, read_any, read_array, right_hand_sides, side_by_side, write,
@@ -18,7 +18,7 @@ use kolmo::tridiagonal::{
 use kolmo::{Invalid, models};
 
 #[derive(Debug, Args)]
-pub(crate) struct Tridiagonal {
+pub(crate) struct TridiagonalArgs {
     /// System: a file (.npz, .csv, .mtx) or a built-in (random:1e6)
     ///
     /// Tridiagonal built-ins: random:N, toeplitz:N,DL,D,DU, laplace:N. Pentadiagonal:
@@ -43,7 +43,7 @@ pub(crate) struct Tridiagonal {
     transpose: bool,
     /// Layout of several systems in two-dimensional arrays
     #[arg(long, value_name = "L", default_value = "strided", value_parser = named(&LAYOUTS))]
-    layout: Layout,
+    layout: BatchLayout,
     /// Seed of the random numbers of a built-in system
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
@@ -63,9 +63,9 @@ pub(crate) struct Tridiagonal {
 }
 
 /// True for interleaved systems.
-type Layout = bool;
+type BatchLayout = bool;
 
-const LAYOUTS: [(&str, &str, Layout); 2] =
+const LAYOUTS: [(&str, &str, BatchLayout); 2] =
     [("strided", "One system per row", false), ("interleaved", "One system per column", true)];
 
 const PIVOTS: [(&str, &str, Pivot); 3] = [
@@ -172,7 +172,7 @@ fn one_process(name: &str, ranks: Ranks) -> Error {
 }
 
 /// Reads the system, or generates it, and keeps this rank's rows.
-fn load(args: &Tridiagonal, ranks: Ranks) -> Result<Loaded> {
+fn load(args: &TridiagonalArgs, ranks: Ranks) -> Result<Loaded> {
     let (cyclic, interleaved) = (args.cyclic, args.layout);
     if ranks.is_distributed() && models::banded(&args.system, args.seed).is_some() {
         return Err(one_process(&args.system, ranks));
@@ -214,7 +214,7 @@ fn load(args: &Tridiagonal, ranks: Ranks) -> Result<Loaded> {
 }
 
 /// Turns an error about the system's numbers into an error of the file that has them.
-fn file_of(error: Error, args: &Tridiagonal, given: &GivenSystem) -> Error {
+fn file_of(error: Error, args: &TridiagonalArgs, given: &GivenSystem) -> Error {
     let (Error::Invalid(..), Err(Error::Invalid(kind, reason))) = (&error, given.check()) else {
         return error;
     };
@@ -228,7 +228,7 @@ fn file_of(error: Error, args: &Tridiagonal, given: &GivenSystem) -> Error {
 }
 
 /// Output files, on rank 0 only.
-struct Outputs {
+struct OutputFiles {
     format: String,
     output: Option<OutputFile>,
     report: Option<OutputFile>,
@@ -237,7 +237,7 @@ struct Outputs {
 /// Opens the outputs.
 ///
 /// This precedes reading the system: a mistyped name should not cost the reading of a large file.
-fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
+fn outputs(args: &TridiagonalArgs, ranks: Ranks) -> Result<OutputFiles> {
     expect_fraction("--tolerance", args.tolerance)?;
     let format = match &args.output {
         None => "csv",
@@ -250,12 +250,12 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
     let output = args.output.as_deref().filter(|_| ranks.is_root());
     let create = if ranks.is_distributed() { OutputFile::create_shared } else { OutputFile::create };
     let output = output.map(create).transpose()?;
-    Ok(Outputs { format: format.to_owned(), output, report: args.solving.common.report_file(ranks)? })
+    Ok(OutputFiles { format: format.to_owned(), output, report: args.solving.common.report_file(ranks)? })
 }
 
 /// Opens the devices again if they need more lanes; returns the machine and the predicted number.
 fn with_lanes(
-    args: &Tridiagonal,
+    args: &TridiagonalArgs,
     given: &GivenSystem,
     machine: Machine,
     ranks: Ranks,
@@ -281,7 +281,7 @@ fn with_lanes(
 
 /// Writes the unknowns to the file of `-o` or to stdout; prints a few of them to a terminal.
 fn write_unknowns(
-    args: &Tridiagonal,
+    args: &TridiagonalArgs,
     output: Option<OutputFile>,
     format: &str,
     form: &Form<'_>,
@@ -315,16 +315,16 @@ fn write_unknowns(
     })
 }
 
-pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Status> {
+pub(crate) fn run(args: &TridiagonalArgs, ranks: Ranks) -> Result<Status> {
     let started = Instant::now();
     let common = &args.solving.common;
     let quiet = common.quiet;
-    let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
+    let OutputFiles { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
     let machine = common.open_on(ranks)?;
-    let &Tridiagonal { pivot, tolerance, .. } = args;
+    let &TridiagonalArgs { pivot, tolerance, .. } = args;
     let refine = args.refine.map_or(Refine::Auto, |steps| Refine::Steps(steps as u32));
     let options = Options::default().pivot(pivot).refine(refine).tolerance(tolerance);
-    let progress = Progress::new(quiet, "reading the system");
+    let progress = ProgressDisplay::new(quiet, "reading the system");
     let loaded = load(args, ranks).and_then(|loaded| {
         interrupt::check()?;
         match loaded.given.b().len() {
@@ -348,14 +348,14 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Status> {
     let (machine, lanes_predicted) = with_lanes(args, &given, machine, ranks)?;
     let load = started.elapsed().as_secs_f64();
     let at = Instant::now();
-    let progress = Progress::new(quiet, "solving");
+    let progress = ProgressDisplay::new(quiet, "solving");
     let solution = given.solve(&machine, &options).map_err(|e| file_of(e, args, &given))?;
     drop(progress);
     let solved = at.elapsed().as_secs_f64();
     ranks.all_ok(interrupt::check())?;
     let form = Form { n: span.n, batch: span.batch, rhs, shape: &shape, order };
     write_unknowns(args, output, &format, &form, &span, &solution.x)?;
-    let run = Run {
+    let run = TridiagonalReport {
         name: &name,
         span,
         rhs,
@@ -386,17 +386,17 @@ fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> 
 fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
     const GLANCE: usize = 10;
     // Right-hand side, row and value.
-    type Entry = [f64; 3];
-    let larger = |a: &Entry, b: &Entry| {
+    type Unknown = [f64; 3];
+    let larger = |a: &Unknown, b: &Unknown| {
         let size = b[2].abs().total_cmp(&a[2].abs());
         size.then(a[0].total_cmp(&b[0])).then(a[1].total_cmp(&b[1]))
     };
-    let mut mine: Vec<Entry> = Vec::new();
+    let mut mine: Vec<Unknown> = Vec::new();
     for (k, x) in x.iter().enumerate() {
         let entry = |(i, _): (usize, f64)| [k as f64, (span.first + i) as f64, x[i]];
         mine.extend(largest(x, GLANCE, f64::abs).into_iter().map(entry));
     }
-    let mut all: Vec<Entry> = span.ranks.all_gather(&mine).concat();
+    let mut all: Vec<Unknown> = span.ranks.all_gather(&mine).concat();
     if !span.ranks.is_root() {
         return Ok(());
     }

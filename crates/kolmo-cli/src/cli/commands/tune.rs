@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use crate::cli::output::plot_series;
 use crate::cli::planning::lanes::LaneSets;
 use crate::cli::prelude::*;
-use crate::report::{Column, DeviceReport, devices};
+use crate::report::{DeviceReport, TableColumn, devices};
 use kolmo::bench::{bandwidth, lane_times, largest_system};
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::{self, Regret};
@@ -214,9 +214,9 @@ fn table(tuned: &Tuned) -> comfy_table::Table {
     let times: Vec<_> = lanes.iter().map(|(lanes, heading)| (heading, time(*lanes))).collect();
     let auto = |size: &SizeTimes| tuned.lanes(size.n);
     let gain = |size: &SizeTimes, time: f64| format!("{:.3}", size.one_lane() / time);
-    let mut columns: Vec<Column<'_, SizeTimes>> = vec![("rows", &|size| grouped(size.n as u64))];
+    let mut columns: Vec<TableColumn<'_, SizeTimes>> = vec![("rows", &|size| grouped(size.n as u64))];
     columns.extend(times.iter().map(|(heading, time)| (&heading[..], time as &dyn Fn(&SizeTimes) -> String)));
-    let others: [Column<'_, SizeTimes>; 4] = [
+    let others: [TableColumn<'_, SizeTimes>; 4] = [
         ("best", &|size| size.best().lanes.to_string()),
         ("auto", &|size| auto(size).to_string()),
         ("gain", &|size| gain(size, size.best().median)),

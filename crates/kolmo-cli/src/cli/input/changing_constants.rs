@@ -7,7 +7,7 @@ use kolmo_model::{Instance, Value};
 
 /// Values of `--const`, some of which change with time.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Timed {
+pub(crate) struct TimedConstants {
     /// Constants that do not change with time.
     pub(crate) fixed: Constants,
     pub(crate) changing: Vec<Changing>,
@@ -16,9 +16,9 @@ pub(crate) struct Timed {
 }
 
 /// Parses `--const`: NAME=V, or NAME=V@TIME,V@TIME…, with %PERIOD after the last time.
-pub(crate) fn constants(text: &str) -> Result<Timed> {
-    type Parts = (String, Vec<(f64, Value)>, Option<f64>);
-    let (mut fixed, mut all) = (Vec::new(), Vec::<Parts>::new());
+pub(crate) fn constants(text: &str) -> Result<TimedConstants> {
+    type ConstantSchedule = (String, Vec<(f64, Value)>, Option<f64>);
+    let (mut fixed, mut all) = (Vec::new(), Vec::<ConstantSchedule>::new());
     for part in text.split(',').map(str::trim) {
         let Some((value, at)) = part.split_once('@') else {
             fixed.push(part);
@@ -51,7 +51,7 @@ pub(crate) fn constants(text: &str) -> Result<Timed> {
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         return fail(format!("'{}' is given twice", pair[0]));
     }
-    let changing = |(name, values, period): Parts| Changing::new(&name, values, period);
+    let changing = |(name, values, period): ConstantSchedule| Changing::new(&name, values, period);
     let changing = all.into_iter().map(changing).collect::<Result<_>>()?;
-    Ok(Timed { changing, fixed, joint: Vec::new() })
+    Ok(TimedConstants { changing, fixed, joint: Vec::new() })
 }

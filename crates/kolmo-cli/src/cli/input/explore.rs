@@ -8,11 +8,11 @@ use crate::cli::prelude::*;
 use kolmo::transient::Chain;
 use kolmo_check::language::{self, refused};
 use kolmo_check::{Truncation, meant};
-use kolmo_model::constants::{self, Given};
-use kolmo_model::{Instance, Model, StateSpace, Value, decoded};
+use kolmo_model::constants::{self, ConstValues};
+use kolmo_model::{Instance, PrismModel, StateSpace, Value, decoded};
 
 /// Values of constants given by `--const`.
-pub(crate) type Constants = Vec<Given>;
+pub(crate) type Constants = Vec<ConstValues>;
 
 pub(crate) fn constants(text: &str) -> Result<Constants> {
     constants::parse(text).map_err(refused)
@@ -51,7 +51,7 @@ pub(crate) struct Samples {
 ///
 /// `fixed` constants are added to each sample. `known` are the names of all constants without a
 /// value.
-pub(crate) fn samples(path: &Path, fixed: &[Given], known: &[&str]) -> Result<Samples> {
+pub(crate) fn samples(path: &Path, fixed: &[ConstValues], known: &[&str]) -> Result<Samples> {
     let wrong = |line, reason: String| Error::Parse { path: path.into(), line, reason };
     let mut lines = records(path)?.into_iter();
     let (first, names) = lines.next().unwrap_or((1, Vec::new()));
@@ -78,11 +78,11 @@ pub(crate) fn samples(path: &Path, fixed: &[Given], known: &[&str]) -> Result<Sa
         let (mut all, mut invalid) = (fixed.to_vec(), None);
         for (name, field) in names.iter().zip(&fields) {
             match constants::number(field) {
-                Ok(value) => all.push(Given {
+                Ok(value) => all.push(ConstValues {
                     name: name.clone(),
                     values: vec![value],
                     range: true,
-                    ..Given::default()
+                    ..ConstValues::default()
                 }),
                 Err(why) => invalid = invalid.or(Some(format!("column {name}: {why}; give one value"))),
             }
@@ -102,7 +102,7 @@ pub(crate) fn samples(path: &Path, fixed: &[Given], known: &[&str]) -> Result<Sa
 
 /// Returns the value of each constant; an error for ranges.
 pub(crate) fn single(constants: Option<&Constants>) -> Result<Vec<(String, Value)>> {
-    let one = |given: &Given| match given.values[..] {
+    let one = |given: &ConstValues| match given.values[..] {
         [value] if given.malformed.is_empty() => Ok((given.name.clone(), value)),
         _ => fail(format!(
             "--const gives {} {} values, and this is about one chain; give one, or ask `kolmo check`",
@@ -133,10 +133,10 @@ pub(crate) fn explore(instance: &Instance, limit: Option<u64>, quiet: bool) -> R
 /// Runs a search with a progress display. With `model`, notes an unlimited growing variable once.
 fn watched<T>(
     quiet: bool,
-    model: Option<&Model>,
+    model: Option<&PrismModel>,
     search: impl FnOnce(&(dyn Fn(kolmo_model::Progress) -> bool + Sync)) -> T,
 ) -> T {
-    let progress = Progress::new(quiet, "exploring the model");
+    let progress = ProgressDisplay::new(quiet, "exploring the model");
     let noted = AtomicBool::new(quiet);
     search(&|found| {
         progress.found(found.states, found.transitions);

@@ -7,12 +7,12 @@ use std::ops::Range;
 use crate::cli::output::values::{Selection, Style};
 use crate::cli::prelude::*;
 use crate::plot::palette::REFERENCE;
-use crate::plot::{Axis, HeatMap, Line, Lines, Stroke};
+use crate::plot::{Axis, ChartLine, HeatMap, LineChart, Stroke};
 use kolmo::internals::larger_first;
 use kolmo::settings::{Key, Tuned};
 use kolmo::tridiagonal::lane_count::{SizeTimes, choice};
 use kolmo::walk::{Component, Solution};
-use kolmo_check::Row;
+use kolmo_check::PropertyAnswer;
 use kolmo_model::Value;
 
 /// Maximum number of lines in a chart: one per colour, except the colour of reference lines.
@@ -123,11 +123,11 @@ impl Curves {
             let name =
                 if what == "labels" { name.clone() } else { format!("state {}", self.style.state(name)) };
             let stroke = if order.len() > 40 { Stroke::Bare } else { Stroke::Solid };
-            Line::new(name, k, stroke, order.iter().map(|&i| (self.times[i], rows[i][k].1)).collect())
+            ChartLine::new(name, k, stroke, order.iter().map(|&i| (self.times[i], rows[i][k].1)).collect())
         };
         let lines = rows.iter().take(1).flatten().enumerate().map(line).collect();
         let (x, y) = (Axis::linear("time (1 / unit of the rates)"), Axis::linear("probability"));
-        write(file, &Lines { title: format!("{}: {what}", self.model), x, y, lines }.svg())
+        write(file, &LineChart { title: format!("{}: {what}", self.model), x, y, lines }.svg())
     }
 }
 
@@ -167,19 +167,19 @@ pub(crate) fn convergence(file: OutputFile, system: &str, solution: &Solution) -
     let line = |(color, line): (usize, &String)| {
         let own = solution.rounds.iter().filter(|c| name(c) == *line);
         let points = own.map(|c| (c.chains as f64, c.half_width)).collect();
-        Line::new(line, color, Stroke::Solid, points)
+        ChartLine::new(line, color, Stroke::Solid, points)
     };
-    let mut lines: Vec<Line> = names.iter().enumerate().map(line).collect();
+    let mut lines: Vec<ChartLine> = names.iter().enumerate().map(line).collect();
     let chains = solution.rounds.iter().map(|c| c.chains as f64);
     let (least, most) = chains.fold((f64::INFINITY, 0.0f64), |(a, b), n| (a.min(n), b.max(n)));
     if least <= most {
         // Widens the range: with one number of chains the line would be a point.
         let points = [0.7 * least, 1.4 * most].map(|x| (x, solution.epsilon)).to_vec();
         let name = format!("asked for: {}", crate::plot::short(solution.epsilon));
-        lines.push(Line::new(name, REFERENCE, Stroke::Dotted, points));
+        lines.push(ChartLine::new(name, REFERENCE, Stroke::Dotted, points));
     }
     let (x, y) = (Axis::log("chains"), Axis::log("half-width"));
-    write(file, &Lines { title: format!("{system}: half-widths"), x, y, lines }.svg())
+    write(file, &LineChart { title: format!("{system}: half-widths"), x, y, lines }.svg())
 }
 
 /// Draws nanoseconds per row over the number of rows, one line per number of lanes.
@@ -189,14 +189,14 @@ pub(crate) fn lanes(file: OutputFile, tuned: &Tuned) -> Result<()> {
     };
     let line = |(color, &lanes): (usize, &usize)| {
         let name = if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") };
-        Line::new(name, color, Stroke::Bare, points(&|s| s.time(lanes)))
+        ChartLine::new(name, color, Stroke::Bare, points(&|s| s.time(lanes)))
     };
-    let mut lines: Vec<Line> = choice::counts(&tuned.sizes).iter().enumerate().map(line).collect();
+    let mut lines: Vec<ChartLine> = choice::counts(&tuned.sizes).iter().enumerate().map(line).collect();
     let chosen = points(&|s| s.time(tuned.lanes(s.n)));
-    lines.push(Line::new("auto", REFERENCE, Stroke::Points, chosen));
+    lines.push(ChartLine::new("auto", REFERENCE, Stroke::Points, chosen));
     let Key { device, backend, precision, .. } = &tuned.key;
     let title = format!("{device} ({backend}, {precision}): host to host");
-    write(file, &Lines { title, x: Axis::log("rows"), y: Axis::log("ns a row"), lines }.svg())
+    write(file, &LineChart { title, x: Axis::log("rows"), y: Axis::log("ns a row"), lines }.svg())
 }
 
 /// Draws answers over the values of the last constant that has several.
@@ -207,7 +207,7 @@ pub(crate) fn study<'a>(
     file: OutputFile,
     model: &str,
     ranges: &[String],
-    rows: impl Iterator<Item = &'a Row>,
+    rows: impl Iterator<Item = &'a PropertyAnswer>,
 ) -> Result<()> {
     let Some((x, others)) = ranges.split_last() else {
         return fail("--plot draws answers over values of a constant; give several, such as T=0:5");
@@ -241,9 +241,9 @@ pub(crate) fn study<'a>(
     let line = |(color, (name, mut points)): (usize, (String, Vec<(f64, f64)>))| {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let stroke = if points.len() > 40 { Stroke::Bare } else { Stroke::Solid };
-        Line::new(name, color, stroke, points)
+        ChartLine::new(name, color, stroke, points)
     };
     let lines = lines.into_iter().enumerate().map(line).collect();
     let (x, y) = (Axis::linear(x.clone()), Axis::linear("value"));
-    write(file, &Lines { title: format!("{model}: answers"), x, y, lines }.svg())
+    write(file, &LineChart { title: format!("{model}: answers"), x, y, lines }.svg())
 }

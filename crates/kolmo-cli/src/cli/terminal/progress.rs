@@ -11,7 +11,7 @@ use kolmo::Iterate;
 
 /// Progress of one task, displayed by its own thread because much of the work reports nothing.
 #[derive(Debug)]
-pub(crate) struct Progress(Option<(Arc<SharedState>, JoinHandle<()>)>);
+pub(crate) struct ProgressDisplay(Option<(Arc<SharedState>, JoinHandle<()>)>);
 
 #[derive(Debug)]
 struct SharedState {
@@ -90,7 +90,7 @@ impl SharedState {
     }
 }
 
-impl Progress {
+impl ProgressDisplay {
     /// Begins to display `what`, unless `quiet`.
     pub(crate) fn new(quiet: bool, what: &'static str) -> Self {
         if quiet {
@@ -130,8 +130,8 @@ impl Progress {
     }
 
     /// Returns an observer that displays the progress, and ends iterations at `end`.
-    pub(crate) fn watch(&self, end: Option<Instant>) -> Watch<'_> {
-        Watch { progress: self, end, limit: None, among: (0, 1, 1) }
+    pub(crate) fn watch(&self, end: Option<Instant>) -> IterationObserver<'_> {
+        IterationObserver { progress: self, end, limit: None, among: (0, 1, 1) }
     }
 
     /// Reports the numbers of states and transitions that a search has found so far.
@@ -147,8 +147,8 @@ impl Progress {
 
 /// Observer of a run, which notes the reason for a large error bound of an iteration.
 #[derive(Debug)]
-pub(crate) struct Watch<'a> {
-    progress: &'a Progress,
+pub(crate) struct IterationObserver<'a> {
+    progress: &'a ProgressDisplay,
     /// Time at which iterations end with their best results so far.
     end: Option<Instant>,
     /// Last reason why a bound fell no further.
@@ -157,14 +157,14 @@ pub(crate) struct Watch<'a> {
     among: (u64, u64, u64),
 }
 
-impl Watch<'_> {
+impl IterationObserver<'_> {
     /// Reports the share of all problems: `among` are those solved before, in this run, in total.
     pub(crate) fn among(self, among: (u64, u64, u64)) -> Self {
         Self { among, ..self }
     }
 }
 
-impl kolmo::Progress for Watch<'_> {
+impl kolmo::Progress for IterationObserver<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         let (before, own, total) = self.among;
         let done = if all > 0 { done + all / own * before } else { done };
@@ -182,7 +182,7 @@ impl kolmo::Progress for Watch<'_> {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         if let Some((shared, thread)) = self.0.take() {
             shared.state().ended = true;
@@ -268,7 +268,7 @@ mod tests {
             state: Mutex::new(ProgressState::new("reading", 0, 0)),
             ended: Condvar::new(),
         });
-        let progress = Progress(Some((shared.clone(), std::thread::spawn(|| {}))));
+        let progress = ProgressDisplay(Some((shared.clone(), std::thread::spawn(|| {}))));
         assert_eq!(shared.state().text(), "reading");
         progress.at(0, 0, "products");
         assert_eq!(shared.state().text(), "reading");

@@ -12,7 +12,7 @@ use crate::cli::arguments::{Auto, List, expect_some};
 use crate::cli::commands::transient::{self, halo_depth};
 use crate::cli::output::write_records;
 use crate::cli::prelude::*;
-use crate::report::Column;
+use crate::report::TableColumn;
 use kolmo::bench::{self, Record};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Options, Partitioning};
@@ -25,9 +25,9 @@ pub(crate) enum Bench {
     /// of a copy.
     Spmv(Spmv),
     /// Measure the rate of random walks, in steps per second
-    Walk(walk::Walk),
+    Walk(walk::WalkBench),
     /// Measure tridiagonal solutions on the device, and from host to host for each number of lanes
-    Tridiagonal(tridiagonal::Tridiagonal),
+    Tridiagonal(tridiagonal::SystemBench),
 }
 
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ fn run_spmv(args: &Spmv, ranks: Ranks) -> Result<Status> {
     for specs in each {
         let machine = args.common.open(specs)?;
         interrupt::check()?;
-        let _progress = Progress::new(args.common.quiet, "measuring");
+        let _progress = ProgressDisplay::new(args.common.quiet, "measuring");
         kolmo::internals::expect_chain_memory(&machine, chain.transitions.states())?;
         let copy = bench::bandwidth(&machine.lanes, args.repeat)?;
         let split = Partitioning::default().halo_depth(args.halo_depth);
@@ -90,11 +90,11 @@ fn run_spmv(args: &Spmv, ranks: Ranks) -> Result<Status> {
             }
         }
     }
-    let stored: [Column<'_, Record>; 2] = [
+    let stored: [TableColumn<'_, Record>; 2] = [
         ("format", &|r| r.format.clone()),
         ("acc", &|r| r.accumulate.map_or("", |a| if a { "yes" } else { "no" }).to_owned()),
     ];
-    let speeds: [Column<'_, Record>; 3] = [
+    let speeds: [TableColumn<'_, Record>; 3] = [
         ("useful GB/s", &|r| format!("{:.1}", r.gb_per_s)),
         ("copy GB/s", &|r| format!("{:.1}", r.copy_gb_per_s)),
         ("of copy", &|r| format!("{:.0} %", 100.0 * r.gb_per_s / r.copy_gb_per_s)),
@@ -112,22 +112,22 @@ fn finish(report: Option<OutputFile>, records: &[impl Serialize], text: impl Dis
 /// Returns a table of records, with further columns before and after the times.
 fn table(
     records: &[Record],
-    before: &[Column<'_, Record>],
-    after: &[Column<'_, Record>],
+    before: &[TableColumn<'_, Record>],
+    after: &[TableColumn<'_, Record>],
 ) -> comfy_table::Table {
     let speed = |r: &Record| {
         // Relative to the first record with this case and accumulator.
         let first = records.iter().find(|f| f.accumulate == r.accumulate && f.case == r.case);
         format!("{:.2} x", first.unwrap_or(r).seconds.median / r.seconds.median)
     };
-    let mut columns: Vec<Column<'_, Record>> = vec![
+    let mut columns: Vec<TableColumn<'_, Record>> = vec![
         ("case", &|r| r.case.clone()),
         ("device", &|r| format!("{} ({})", r.device, r.backend)),
         ("precision", &|r| r.precision.clone()),
     ];
-    let times: [Column<'_, Record>; 2] =
+    let times: [TableColumn<'_, Record>; 2] =
         [("median", &|r| seconds(r.seconds.median)), ("least", &|r| seconds(r.seconds.min))];
-    let rest: [Column<'_, Record>; 2] =
+    let rest: [TableColumn<'_, Record>; 2] =
         [("speed", &speed), ("error", &|r| format!("{:.1e}", r.relative_error))];
     columns.extend([before, &times, after, &rest].concat());
     report::table(records, &columns)

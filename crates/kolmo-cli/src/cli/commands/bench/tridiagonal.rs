@@ -17,7 +17,7 @@ use kolmo::tridiagonal::lane_count::{BEST_GAIN, LANE_COUNTS, LaneTime, choice, u
 use kolmo::tridiagonal::{BandedSystem, Form, System};
 
 #[derive(Debug, Args)]
-pub(crate) struct Tridiagonal {
+pub(crate) struct SystemBench {
     /// System: a file (.npz, .csv, .mtx) or a built-in (random:1e6)
     ///
     /// Built-ins: random:N, toeplitz:N,DL,D,DU, laplace:N, pentadiagonal:N, biharmonic:N, blocks:N.
@@ -67,7 +67,7 @@ fn parts(list: &str) -> Result<List<ArrayPlace>, String> {
     list.split(',').map(one).collect()
 }
 
-pub(crate) fn run(args: &Tridiagonal) -> Result<Status> {
+pub(crate) fn run(args: &SystemBench) -> Result<Status> {
     let common = &args.common;
     expect_some("--repeat", args.repeat as u64)?;
     expect(args.rhs > 0, "--rhs 0 leaves nothing to solve; give 1 or more")?;
@@ -196,7 +196,7 @@ impl RecordBase<'_> {
     }
 }
 
-fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -> Result<Vec<SystemRecord>> {
+fn records(args: &SystemBench, spec: &DeviceSpec, name: &str, system: &System) -> Result<Vec<SystemRecord>> {
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&count| count <= args.max_lanes).collect();
     let measured = |part| args.measure.contains(&part);
     let LaneSets { sets, .. } = LaneSets::open(&args.common, spec, &counts)?;
@@ -236,7 +236,7 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
 
 /// Measures a pentadiagonal or block tridiagonal system on one lane of a device.
 fn banded(
-    args: &Tridiagonal,
+    args: &SystemBench,
     spec: &DeviceSpec,
     name: &str,
     system: &BandedSystem,

@@ -4,14 +4,14 @@ use super::{finish, table};
 use crate::cli::arguments::expect_some;
 use crate::cli::commands::walk;
 use crate::cli::prelude::*;
-use crate::report::Column;
+use crate::report::TableColumn;
 use kolmo::bench::{self, Record};
 use kolmo::lane::OpenOptions;
 use kolmo::models::System;
 use kolmo::walk::sequence::Sequence;
 
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Walk {
+pub(crate) struct WalkBench {
     /// Systems, as for `kolmo walk`
     #[arg(value_name = "MATRIX", default_value = "random-dominant:100000,10,0.8,positive")]
     pub(crate) matrix: Vec<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Walk {
     pub(crate) common: Common,
 }
 
-pub(crate) fn run(args: &Walk) -> Result<Status> {
+pub(crate) fn run(args: &WalkBench) -> Result<Status> {
     expect_some("--repeat", args.repeat as u64)?;
     expect(args.chains >= 16 && args.length > 0, "--chains must be 16 or more and --length 1 or more")?;
     let report = args.common.report_file(Ranks::ALONE)?;
@@ -53,24 +53,24 @@ pub(crate) fn run(args: &Walk) -> Result<Status> {
             let options = OpenOptions::default().cpu_threads(Some(1));
             let machine = Machine::open(&[DeviceSpec::Cpu], &options)?;
             // Rates do not depend on the number of chains; fewer chains save time on one core.
-            let args = &Walk { chains: (args.chains / 16).max(16), ..args.clone() };
+            let args = &WalkBench { chains: (args.chains / 16).max(16), ..args.clone() };
             measure(args, &system, &reference, &machine, &mut records)?;
         }
     }
-    let own: [Column<'_, Record>; 1] =
+    let own: [TableColumn<'_, Record>; 1] =
         [("Msteps/s", &|r| r.steps_per_s.map_or(String::new(), |s| format!("{:.1}", s / 1e6)))];
     let table = table(&records, &[], &own);
     finish(report, &records, format_args!("{table}\n"))
 }
 
 fn measure(
-    args: &Walk,
+    args: &WalkBench,
     system: &System,
     reference: &[f64],
     machine: &Machine,
     records: &mut Vec<Record>,
 ) -> Result<()> {
-    let &Walk { chains, length, repeat, .. } = args;
+    let &WalkBench { chains, length, repeat, .. } = args;
     for &sequence in &args.sequence {
         interrupt::check()?;
         let what = bench::walk::Rate { chains, length, sequence, replicates: 16 };

@@ -48,7 +48,7 @@ pub(crate) struct Transient {
     /// MU=0.5@0,2@8 is 0.5 up to time 8 and 2 from then on; MU=0.5@0,2@8%24 repeats this every 24
     /// units of time. Such constants must not change initial values or ranges of variables.
     #[arg(long = "const", value_name = "NAME=V,…", value_parser = changing_constants::constants)]
-    constants: Option<changing_constants::Timed>,
+    constants: Option<changing_constants::TimedConstants>,
     /// File of chains that hold one after another: lines UNTIL,MODEL after the header until,model
     ///
     /// UNTIL is the time up to which MODEL holds; the last may be inf. jump:MODEL is one step of a
@@ -276,7 +276,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Status> {
         return dry_run(args, &machine, of, &options, outputs.report_file);
     }
     let Posed { chain, selection, initial, rewards, until, edge } = posed;
-    let Outputs { output, report_file, plot, .. } = outputs;
+    let TransientOutputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
     let style = Style { names: chain.names.clone(), prism: args.format.is_some() };
     let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, &style, ranks));
@@ -293,7 +293,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Status> {
         .rewards(&rewards)
         .vectors(sink.wants_vectors() || curves.is_some() || args.truncate.is_some());
     sink.uncounted = until.as_ref().map(Until::early);
-    let progress = Progress::new(quiet, "building the matrix");
+    let progress = ProgressDisplay::new(quiet, "building the matrix");
     let mut watch = RunObserver { sink, curves, progress, edge, left: vec![Vec::new(); times.len()] };
     let solved = match &mut checkpoint {
         None if let Some(Probe { solution, probabilities }) = solved
@@ -328,7 +328,7 @@ pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Status> {
     solution.seconds.load = load;
     solution.seconds.total = started.elapsed().as_secs_f64();
 
-    let run = report::transient::Run {
+    let run = report::transient::TransientReport {
         model: &chain.name,
         epsilon: args.epsilon,
         devices: report::devices_of(&machine),
@@ -362,14 +362,14 @@ fn dry_run(
 ) -> Result<Status> {
     let ranks = machine.ranks;
     let problem = posed.problem(times, true);
-    let looking = Progress::new(args.solving.common.quiet, "looking at the rows");
+    let looking = ProgressDisplay::new(args.solving.common.quiet, "looking at the rows");
     let plan = match phases {
         Some(phases) => plan_phases(machine, &phases.all(&problem), &posed.initial, times, options)?,
         None => estimate::plan(machine, &problem, options)?,
     };
     drop(looking);
     let (model, precision) = (&posed.chain.name, machine.precision);
-    let run = report::plan::Run { model, precision, plan: &plan };
+    let run = report::plan::DryRunReport { model, precision, plan: &plan };
     write_object(report, &run.json())?;
     if ranks.is_root() {
         say(run.text().trim_end());
@@ -394,7 +394,7 @@ fn add_rounding_of_sums(solution: &mut Solution, epsilon: f64) {
 struct Prepared {
     times: Vec<f64>,
     options: Options,
-    outputs: Outputs,
+    outputs: TransientOutputs,
     checkpoint: Option<Checkpoint>,
     machine: Machine,
     /// True if the CPU was chosen because it finishes before a GPU would have started.
@@ -415,7 +415,7 @@ struct Posed {
 }
 
 /// Output files, and the time between two checkpoints.
-pub(crate) struct Outputs {
+pub(crate) struct TransientOutputs {
     output: Option<Named>,
     /// File of `--report`, only on rank 0.
     pub(crate) report_file: Option<OutputFile>,
@@ -564,7 +564,7 @@ impl Posed {
     /// Reads the whole model and builds the query.
     fn read(args: &Transient, ranks: Ranks) -> Result<Self> {
         let quiet = args.solving.common.quiet || language::is_model(&args.model);
-        let reading = Progress::new(quiet, "reading the model");
+        let reading = ProgressDisplay::new(quiet, "reading the model");
         let chain = model_on(args, ranks)?;
         drop(reading);
         ranks.all_ok(pose(args, chain, None))
@@ -604,7 +604,7 @@ fn interval(args: &Transient) -> Result<Option<(f64, f64)>> {
 /// Parses times and options and opens the outputs.
 ///
 /// This precedes reading the model: a mistyped name should not cost the reading of a large file.
-fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
+fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, TransientOutputs)> {
     let times = times(args)?;
     if !args.solving.common.quiet {
         misread(args).iter().for_each(|note| say(format_args!("note: {note}")));
@@ -637,7 +637,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     let plot = args.plot.as_deref().filter(|_| !args.dry_run);
     let create = |path| ranks.is_root().then(|| plot_series::create(path)).transpose();
     let plot = plot.map(create).transpose()?;
-    Ok((times, options, Outputs { output, report_file, plot, pause }))
+    Ok((times, options, TransientOutputs { output, report_file, plot, pause }))
 }
 
 /// Opens the file of `--checkpoint`.
@@ -663,7 +663,7 @@ fn open_checkpoint(
 struct RunObserver {
     sink: Sink,
     curves: Option<Curves>,
-    progress: Progress,
+    progress: ProgressDisplay,
     edge: Edge,
     /// Probability of each boundary state of a truncated model, at each time.
     left: Vec<Vec<f64>>,

@@ -3,18 +3,18 @@
 use std::rc::Rc;
 
 use super::{Posed, Transient, absorbing, model_on, rewards};
-use crate::cli::input::changing_constants::Timed;
+use crate::cli::input::changing_constants::TimedConstants;
 use crate::cli::input::explore::{self, Constants};
 use crate::cli::prelude::*;
 use kolmo::transient::{Chain, Phase, Problem, Reward};
-use kolmo_check::{End, joint, language, phases};
+use kolmo_check::{PhaseEnd, joint, language, phases};
 use kolmo_model::Instance;
-use kolmo_model::constants::Given;
+use kolmo_model::constants::ConstValues;
 
 /// Phase of a schedule: a model up to a time.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    end: End,
+pub(super) struct PhaseSpec {
+    end: PhaseEnd,
     model: String,
     /// True for one step of a chain in discrete time, at the time `end`.
     jump: bool,
@@ -24,21 +24,21 @@ pub(super) struct Entry {
 }
 
 /// Returns the phases of the command's schedule, if it has one.
-pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entry>>> {
+pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<PhaseSpec>>> {
     let timed = args.constants.as_ref().filter(|constants| !constants.changing.is_empty());
     let entries = match (&args.schedule, timed) {
         (Some(file), _) => read(file, args)?,
         (None, None) => return Ok(None),
         (None, Some(timed)) => {
-            let given = |(name, value)| Given { name, values: vec![value], ..Given::default() };
+            let given = |(name, value)| ConstValues { name, values: vec![value], ..ConstValues::default() };
             let horizon = times.iter().copied().fold(0.0, f64::max);
             let changes = phases(&timed.changing, horizon)?;
             let fixed = explore::single(Some(&timed.fixed))?;
             let joint = Rc::new(joint(&language::read(&args.model)?, &fixed, &changes)?);
-            let phase = |(end, own): (End, Vec<_>)| {
+            let phase = |(end, own): (PhaseEnd, Vec<_>)| {
                 let all = timed.fixed.iter().cloned().chain(own.into_iter().map(given));
                 let constants = Some(all.collect());
-                Entry { end, model: args.model.clone(), jump: false, constants, joint: joint.clone() }
+                PhaseSpec { end, model: args.model.clone(), jump: false, constants, joint: joint.clone() }
             };
             changes.into_iter().map(phase).collect()
         }
@@ -61,7 +61,7 @@ pub(super) fn entries(args: &Transient, times: &[f64]) -> Result<Option<Vec<Entr
 /// model marks a jump.
 ///
 /// Names of files are relative to the folder of the file.
-fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
+fn read(file: &Path, args: &Transient) -> Result<Vec<PhaseSpec>> {
     let wrong = |line, reason: String| Error::Parse { path: file.into(), line, reason };
     let mut records = explore::records(file)?.into_iter();
     if records.next().is_none_or(|(_, head)| head != ["until", "model"]) {
@@ -81,23 +81,23 @@ fn read(file: &Path, args: &Transient) -> Result<Vec<Entry>> {
         let constants = args.constants.as_ref().filter(|_| language::is_model(&model));
         let (end, jump) = ((end, 0.0), jump.is_some());
         let constants = constants.map(|constants| constants.fixed.clone());
-        Ok(Entry { end, model, jump, constants, joint: Rc::default() })
+        Ok(PhaseSpec { end, model, jump, constants, joint: Rc::default() })
     };
     records.map(entry).collect()
 }
 
 /// Returns the command's arguments for the first phase that is not a jump.
-pub(super) fn first(args: &Transient, entries: &[Entry]) -> Result<Transient> {
+pub(super) fn first(args: &Transient, entries: &[PhaseSpec]) -> Result<Transient> {
     match entries.iter().find(|entry| !entry.jump) {
         Some(first) => Ok(first.arguments(args)),
         None => fail("invalid schedule: all phases are jumps, expected at least one in continuous time"),
     }
 }
 
-impl Entry {
+impl PhaseSpec {
     fn arguments(&self, args: &Transient) -> Transient {
         let joint = self.joint.to_vec();
-        let fixed = |fixed: &Constants| Timed { fixed: fixed.clone(), changing: Vec::new(), joint };
+        let fixed = |fixed: &Constants| TimedConstants { fixed: fixed.clone(), changing: Vec::new(), joint };
         Transient {
             model: self.model.clone(),
             constants: self.constants.as_ref().map(fixed),
@@ -111,19 +111,19 @@ impl Entry {
 type PhaseChain = Option<Rc<(Chain, Vec<Reward>)>>;
 
 /// Chains of the phases, each with its end; equal phases share theirs.
-pub(super) struct Phases(Vec<(End, PhaseChain)>);
+pub(super) struct Phases(Vec<(PhaseEnd, PhaseChain)>);
 
 impl Phases {
     /// Reads the chains of a schedule, whose states must be those of the first phase's chain.
     ///
     /// `args` are the arguments for the first phase, whose chain is in `posed`.
-    pub(super) fn read(args: &Transient, entries: &[Entry], posed: &Posed, ranks: Ranks) -> Result<Self> {
-        let mut all: Vec<(End, PhaseChain)> = Vec::new();
+    pub(super) fn read(args: &Transient, entries: &[PhaseSpec], posed: &Posed, ranks: Ranks) -> Result<Self> {
+        let mut all: Vec<(PhaseEnd, PhaseChain)> = Vec::new();
         let begin = entries.iter().position(|entry| !entry.jump);
         for (k, entry) in entries.iter().enumerate() {
             let (jump, model, constants) = (entry.jump, &entry.model, &entry.constants);
             let same =
-                |other: &Entry| (other.jump, &other.model, &other.constants) == (jump, model, constants);
+                |other: &PhaseSpec| (other.jump, &other.model, &other.constants) == (jump, model, constants);
             let known = entries[..k].iter().position(same);
             let held = match known {
                 Some(known) => all[known].1.clone(),
@@ -141,7 +141,7 @@ impl Phases {
 
     /// Returns the phases, given the problem of the first one.
     pub(super) fn all<'a>(&'a self, first: &Problem<'a>) -> Vec<Phase<'a>> {
-        let phase = |&((end, late), ref held): &'a (End, PhaseChain)| match held {
+        let phase = |&((end, late), ref held): &'a (PhaseEnd, PhaseChain)| match held {
             Some(held) => Phase { end, late, transitions: &*held.0.transitions, rewards: &held.1 },
             None => Phase { end, late, transitions: first.transitions, rewards: first.rewards },
         };

@@ -89,7 +89,7 @@ fn probe(
     let last = times.iter().copied().fold(0.0, f64::max);
     let mut times = vec![last];
     times.extend(looks(&*posed.chain.transitions, last));
-    let progress = Progress::new(quiet, "building the matrix");
+    let progress = ProgressDisplay::new(quiet, "building the matrix");
     let before = posed.until.as_ref().map_or(&[][..], Until::left);
     // Of the last time, or of the one at which the loss became too large.
     let (mut left, mut probabilities) = (Vec::new(), Vec::new());

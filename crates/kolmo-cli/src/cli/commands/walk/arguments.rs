@@ -7,7 +7,7 @@ use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{ControlVariate, Count, Length, Splitting};
 
 #[derive(Debug, Args)]
-pub(crate) struct Walk {
+pub(crate) struct WalkArgs {
     /// Matrix A: a file (.mtx, .npz, .npy) or a built-in (poisson2d:100,0.9)
     ///
     /// Built-ins: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive

@@ -3,7 +3,7 @@
 mod arguments;
 mod page_rank;
 
-pub(crate) use arguments::Walk;
+pub(crate) use arguments::WalkArgs;
 
 use std::io::Write;
 
@@ -80,7 +80,7 @@ pub(crate) fn time_limit(seconds: Option<f64>) -> Result<Option<Duration>> {
 }
 
 /// Error for options that have no effect next to others.
-fn ignored(args: &Walk) -> Result<()> {
+fn ignored(args: &WalkArgs) -> Result<()> {
     let idle = |idle: &str, by: String| {
         fail(format!("{idle} has nothing to limit where {by} is given; leave one of them out"))
     };
@@ -94,7 +94,7 @@ fn ignored(args: &Walk) -> Result<()> {
 }
 
 /// Options of the solver.
-fn options(args: &Walk) -> Result<Options> {
+fn options(args: &WalkArgs) -> Result<Options> {
     Ok(Options::default()
         .epsilon(args.epsilon)
         .confidence(args.confidence)
@@ -114,7 +114,7 @@ fn options(args: &Walk) -> Result<Options> {
 
 /// Opens the files of `-o` (only on rank 0), `--plot` and `--report`.
 fn outputs(
-    args: &Walk,
+    args: &WalkArgs,
     ranks: Ranks,
 ) -> Result<(Option<OutputFile>, Option<OutputFile>, Option<OutputFile>)> {
     let dry_run = args.dry_run;
@@ -130,7 +130,7 @@ fn outputs(
 /// System, right-hand sides, components and functionals.
 type WalkInput = (System, Vec<Vec<f64>>, Vec<u32>, Vec<Vec<f64>>);
 
-fn input(args: &Walk, quiet: bool) -> Result<WalkInput> {
+fn input(args: &WalkArgs, quiet: bool) -> Result<WalkInput> {
     let (system, rhs) = read(&args.matrix, &args.rhs, args.seed, quiet)?;
     interrupt::check()?;
     let n = system.matrix.rows();
@@ -144,7 +144,7 @@ fn input(args: &Walk, quiet: bool) -> Result<WalkInput> {
     Ok((system, rhs, list, vectors(&args.functional)?))
 }
 
-pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Status> {
+pub(crate) fn run(args: &WalkArgs, ranks: Ranks) -> Result<Status> {
     if let Some(damping) = args.graph.pagerank {
         return page_rank::run(args, damping, ranks);
     }
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Status> {
     let quiet = args.solving.common.quiet;
     let (output, plot, report_file) = ranks.all_ok(outputs(args, ranks))?;
     let machine = args.solving.common.open_on(ranks)?;
-    let reading = Progress::new(quiet, "reading the system");
+    let reading = ProgressDisplay::new(quiet, "reading the system");
     let (system, rhs, components, functionals) = ranks.all_ok(input(args, quiet))?;
     drop(reading);
     let load = started.elapsed().as_secs_f64();
@@ -163,7 +163,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Status> {
     if args.dry_run {
         return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
     }
-    let progress = Progress::new(quiet, "preparing the walks");
+    let progress = ProgressDisplay::new(quiet, "preparing the walks");
     options.time_limit = options.time_limit.map(|limit| limit.saturating_sub(started.elapsed()));
     let mut forecast = Forecast::new(&options, matrix.nnz(), quiet);
     let mut solution = solve(&machine, &problem, &options, &mut |done, all| {
@@ -180,7 +180,7 @@ pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Status> {
     solution.seconds.load = load;
     solution.seconds.total = started.elapsed().as_secs_f64();
 
-    let run = report::walk::Run {
+    let run = report::walk::WalkReport {
         system: &system.name,
         confidence: args.confidence,
         time_limit: args.time_limit,

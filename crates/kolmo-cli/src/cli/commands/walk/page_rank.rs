@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::arguments::Walk;
+use super::arguments::WalkArgs;
 use super::{components, open, time_limit};
 use crate::cli::input::suggest;
 use crate::cli::prelude::*;
-use crate::report::graph::Run;
+use crate::report::graph::PageRankReport;
 use kolmo::io::read_graph;
 use kolmo::io::write::{push_integer, push_number, write_lines};
 use kolmo::lane::available_memory;
@@ -16,7 +16,7 @@ use kolmo::pagerank::{Graph, Node, Options, most_products, page_rank, peak_bytes
 /// Default number of listed nodes.
 const LISTED: usize = 10;
 
-pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Status> {
+pub(crate) fn run(args: &WalkArgs, damping: f64, ranks: Ranks) -> Result<Status> {
     let started = Instant::now();
     ranks.all_ok(expect_host(args, ranks))?;
     let limit = time_limit(args.time_limit)?;
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Status> {
     let (quiet, dry_run) = (common.quiet, args.dry_run);
     let output = (!dry_run).then(|| open(args.output.as_deref())).transpose()?;
     let report_file = common.report_file(ranks)?;
-    let reading = Progress::new(quiet, "reading the graph");
+    let reading = ProgressDisplay::new(quiet, "reading the graph");
     let (name, graph) = read(&args.matrix, asked.undirected, args.seed)?;
     drop(reading);
     interrupt::check()?;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Status> {
     if dry_run {
         return forecast(&name, &graph, &targets, options, load, report_file);
     }
-    let progress = Progress::new(quiet, "multiplying");
+    let progress = ProgressDisplay::new(quiet, "multiplying");
     let mut watch = |done, all| {
         interrupt::check()?;
         progress.at(done, all, "products at most");
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Status> {
         complete(output, |output| write_table(output, &graph, &solution.nodes))?;
     }
     (solution.seconds.load, solution.seconds.total) = (load, started.elapsed().as_secs_f64());
-    let run = Run {
+    let run = PageRankReport {
         name: &name,
         graph: &graph,
         options: &options,
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Status> {
 }
 
 /// Error for options that PageRank lacks: it runs in one process, on the CPU, in f64.
-fn expect_host(args: &Walk, ranks: Ranks) -> Result<()> {
+fn expect_host(args: &WalkArgs, ranks: Ranks) -> Result<()> {
     let common = &args.solving.common;
     let on_host = |device: &DeviceSpec| matches!(device, DeviceSpec::Auto | DeviceSpec::Cpu);
     let in_f64 = matches!(common.precision, None | Some(Precision::F64));
