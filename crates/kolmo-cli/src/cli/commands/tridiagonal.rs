@@ -13,7 +13,7 @@ use kolmo::io::tridiagonal::{
     AnyFile, BandedFile, Form, Order, SystemFile, read_any, read_array, right_hand_sides, side_by_side, write,
 };
 use kolmo::tridiagonal::{
-    BandedSystem, Options, Pivot, Refine, Rows, Solution, Span, System, solve_banded, solve_rows,
+    BandedSystem, Options, Pivot, Refine, RowSpan, Rows, Solution, System, solve_banded, solve_rows,
 };
 use kolmo::{Invalid, models};
 
@@ -119,10 +119,10 @@ enum GivenSystem {
 }
 
 impl GivenSystem {
-    fn span(&self) -> Span {
+    fn span(&self) -> RowSpan {
         match self {
             Self::Tridiagonal(rows) => rows.span,
-            Self::Banded(system) => Span::whole(system.n(), system.batch(), false),
+            Self::Banded(system) => RowSpan::whole(system.n(), system.batch(), false),
         }
     }
 
@@ -177,8 +177,8 @@ fn load(args: &Tridiagonal, ranks: Ranks) -> Result<Loaded> {
     if ranks.is_distributed() && models::banded(&args.system, args.seed).is_some() {
         return Err(one_process(&args.system, ranks));
     }
-    let share = |n, batch| Span::share(n, batch, cyclic, ranks);
-    let own = |b: Vec<Vec<f64>>, span: &Span| b.iter().map(|b| b[span.range()].to_vec()).collect();
+    let share = |n, batch| RowSpan::share(n, batch, cyclic, ranks);
+    let own = |b: Vec<Vec<f64>>, span: &RowSpan| b.iter().map(|b| b[span.range()].to_vec()).collect();
     if ranks.is_distributed()
         && let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true)
     {
@@ -285,7 +285,7 @@ fn write_unknowns(
     output: Option<OutputFile>,
     format: &str,
     form: &Form<'_>,
-    span: &Span,
+    span: &RowSpan,
     x: &[Vec<f64>],
 ) -> Result<()> {
     let ranks = span.ranks;
@@ -370,7 +370,7 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Status> {
 }
 
 /// Writes this rank's unknowns at their place in the shared file.
-fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> Result<()> {
+fn share(mut file: SharedFile, form: &Form<'_>, span: &RowSpan, x: &[Vec<f64>]) -> Result<()> {
     let written = match (x, form.order) {
         ([x], _) => file.write(span.first, x),
         (x, Order::Shared) => {
@@ -383,7 +383,7 @@ fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> 
 }
 
 /// Prints the ten largest unknowns, for a terminal.
-fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
+fn glance(span: &RowSpan, x: &[Vec<f64>]) -> Result<()> {
     const GLANCE: usize = 10;
     // Right-hand side, row and value.
     type Entry = [f64; 3];
