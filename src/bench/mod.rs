@@ -14,7 +14,7 @@ use crate::lane::{Device, Lane};
 use crate::parallel::*;
 use crate::transient::chain::scan::statistics;
 use crate::transient::chain::statistics::MatrixStatistics;
-use crate::transient::exchange::parts::Parts;
+use crate::transient::exchange::parts::ChainParts;
 use crate::transient::iteration::Iteration;
 use crate::transient::memory::expect_chain_memory;
 use crate::transient::{Options, Transitions};

@@ -17,7 +17,7 @@ pub struct Together {
 /// Measures seconds per step with the accumulator, in `repeat` runs of `steps` steps from `x`.
 pub(super) fn step_seconds<T: Number>(
     lanes: &[Lane],
-    parts: &Parts<T>,
+    parts: &ChainParts<T>,
     statistics: &MatrixStatistics<T>,
     x: &[f64],
     steps: u64,
@@ -37,7 +37,7 @@ pub(super) fn step_seconds<T: Number>(
 /// Measures the cost of the exchange: runs of `steps` steps with and without it.
 pub(super) fn together<T: Number>(
     lanes: &[Lane],
-    parts: &mut Parts<T>,
+    parts: &mut ChainParts<T>,
     statistics: &MatrixStatistics<T>,
     x: &[f64],
     steps: u64,

@@ -7,7 +7,7 @@ use super::memory::expect_host_share;
 use super::numerics::chebyshev_coefficients::{RANGE, products};
 use super::partition::{LaneExchange, LanePlan, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
-use super::step::matrix::Source;
+use super::step::matrix::MatrixSource;
 pub use super::step::memory_requirement::MemoryRequirement;
 use crate::kernel::Number;
 use crate::sparse::Layout;
@@ -64,7 +64,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     for region in partition.own_regions() {
         let lane = &lanes[region.lane - partition.first];
         let (regions, depth) = (&partition.regions, partition.halo_depth);
-        let source = Source::new(lane, transitions, &statistics, &layout, region, regions, depth);
+        let source = MatrixSource::new(lane, transitions, &statistics, &layout, region, regions, depth);
         let need = source.plan(options.format)?;
         // Needs of the parts of one lane are added.
         match needs.last_mut() {

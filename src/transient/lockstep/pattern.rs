@@ -90,14 +90,14 @@ impl Pattern {
 
 /// Classes of entries: within each chain, all entries of a class have equal rates.
 #[derive(Debug)]
-pub(super) struct Classes {
+pub(super) struct EntryClasses {
     /// Column and class of each entry.
     pub(super) of: ClassifiedEntries,
     /// Index of one entry of each class.
     entries: Vec<u32>,
 }
 
-impl Classes {
+impl EntryClasses {
     /// Creates a single class with all entries, which have the given columns.
     pub(super) fn new(columns: &[u32]) -> Self {
         Self { of: ClassifiedEntries::new(columns), entries: vec![0] }

@@ -21,11 +21,11 @@ mod subchain;
 #[cfg(test)]
 mod tests;
 
-use solver::{HittingTimes, Solver, TIGHTER};
+use solver::{HittingTimes, MultilevelSolver, TIGHTER};
 pub(super) use subchain::near_order;
-use subchain::{Direction, Pair, ROWS, Subchain, copied, largest, sum_rows};
+use subchain::{Equation, Pair, ROWS, Subchain, copied, largest, sum_rows};
 
-use super::chain::recurrent_classes::{Classes, is_one_class};
+use super::chain::recurrent_classes::{ClosedClasses, is_one_class};
 use super::chain::transitions::{Transitions, places};
 use super::envelope::Envelope;
 use super::rate_derivative::others;
@@ -72,7 +72,7 @@ pub(super) fn limit(
             Limit { values, bound: share * class.bound + 8.0 * UNIT, steps: class.solver.steps }
         }));
     }
-    let classes = Classes::new(transitions, initial, initial);
+    let classes = ClosedClasses::new(transitions, initial, initial);
     let class = classes.of_states(transitions);
     let count = classes.representatives.len();
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); count + 1];
@@ -121,7 +121,7 @@ pub(super) fn limit(
 
 /// Stationary distribution of a closed class.
 pub(super) struct Stationary {
-    solver: Solver,
+    solver: MultilevelSolver,
     /// Bounds of the expected times to the most probable state.
     times: Vec<f64>,
     /// Multiple of the distribution, before it is rounded to doubles.
@@ -143,10 +143,10 @@ impl Stationary {
     ) -> Result<Option<Self>> {
         let n = states.len();
         let Some(chain) = Subchain::new(transitions, states, place, true) else { return Ok(None) };
-        let mut solver = Solver::new(chain, vec![0.0; n].into(), None, observer)?;
+        let mut solver = MultilevelSolver::new(chain, vec![0.0; n].into(), None, observer)?;
         let (mut x, zero) = ([solver.start()], zeroed(n));
         solver.improve(
-            Direction::Forward,
+            Equation::Forward,
             std::slice::from_ref(&zero),
             &mut x,
             observer,
@@ -235,7 +235,7 @@ impl Stationary {
         let Some((given, refined)) = found else { return Ok(None) };
         *pair = refined;
         let total = Exact::of(pair.high.iter().chain(&pair.low).copied()).value();
-        let defects = solver.chain.defects(Direction::Forward, &vec![0.0; n], pair);
+        let defects = solver.chain.defects(Equation::Forward, &vec![0.0; n], pair);
         let off = 8.0 * UNIT + 1.001 * sum_rows(n, |i| defects[i] * times[i]) / total;
         // The right-hand side is a sum of products in double-double arithmetic.
         let (mut flow, mut rounding) = (vec![Exact::default(); n], 0.0);
@@ -290,9 +290,9 @@ pub(super) fn by_residual(
     let mut times = times(chain.scale);
     times.push(0.0);
     // −Qh ≥ 1 − lacks outside of the last state.
-    let lacks = chain.defects(Direction::Backward, &vec![1.0; n], &Pair::of(times.clone()));
+    let lacks = chain.defects(Equation::Backward, &vec![1.0; n], &Pair::of(times.clone()));
     let lacks = lacks[..n - 1].iter().copied().fold(0.0, f64::max);
-    let defects = chain.defects(Direction::Forward, &vec![0.0; n], &Pair::of(x));
+    let defects = chain.defects(Equation::Forward, &vec![0.0; n], &Pair::of(x));
     let sum: f64 = defects.iter().zip(&times).map(|(defect, time)| defect * time).sum();
     let bound = (2.0 * sum / (1.0 - lacks) + 4.0 * UNIT) * (1.0 + 1e-9);
     (lacks < 0.9 && bound.is_finite()).then_some(bound)
@@ -300,7 +300,7 @@ pub(super) fn by_residual(
 
 /// Expected times in transient states, from an initial distribution.
 pub(super) struct Passage {
-    solver: Solver,
+    solver: MultilevelSolver,
     times: Pair,
 }
 
@@ -317,7 +317,7 @@ impl Passage {
         let place = places(transitions.states(), &passing);
         let Some(chain) = Subchain::new(transitions, passing, &place, true) else { return Ok(None) };
         drop(place);
-        let solver = Solver::new(chain, source.into(), Some(Direction::Forward), observer)?;
+        let solver = MultilevelSolver::new(chain, source.into(), Some(Equation::Forward), observer)?;
         let times = solver.start();
         Ok(Some(Self { solver, times }))
     }
@@ -332,7 +332,7 @@ impl Passage {
     pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Progress) -> Result<()> {
         let (source, times) = ([self.solver.source.to_vec()], std::slice::from_mut(&mut self.times));
         self.solver.target = SHARE * epsilon;
-        self.solver.improve(Direction::Forward, &source, times, observer, |_, _, _, r, _| {
+        self.solver.improve(Equation::Forward, &source, times, observer, |_, _, _, r, _| {
             Ok(sum_rows(r.len(), |i| r[i]) / (SHARE * epsilon))
         })?;
         Ok(())
@@ -375,7 +375,7 @@ pub(super) type Values = (Vec<f64>, Vec<f64>);
 
 /// Levels for expected rewards from each of some states that are left almost surely.
 pub(super) struct Expectations {
-    solver: Solver,
+    solver: MultilevelSolver,
     times: HittingTimes,
     /// Bound of the relative error of reward rates.
     rounding: f64,
@@ -398,7 +398,7 @@ impl Expectations {
         drop(place);
         chain.rounding = rounding.0;
         let source = vec![1.0 / n as f64; n].into();
-        let mut solver = Solver::new(chain, source, Some(Direction::Backward), observer)?;
+        let mut solver = MultilevelSolver::new(chain, source, Some(Equation::Backward), observer)?;
         let times = solver.hitting_times(None, observer)?;
         Ok(times.map(|times| Self { solver, times, rounding: rounding.1 }))
     }
@@ -411,7 +411,7 @@ impl Expectations {
     /// Computes expected rewards until the passing states are left, from each, with error bounds.
     ///
     /// Each column has the rates of one reward. The requested error is that of
-    /// [`System::solve`](super::backward::values::System::solve). `None` if no bound is found.
+    /// [`solve`](super::backward::values::TransientSystem::solve). `None` if no bound is found.
     pub(super) fn of(
         &mut self,
         columns: Vec<Vec<f64>>,

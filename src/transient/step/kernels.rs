@@ -12,7 +12,7 @@
 //!
 //! [pattern]: super::pattern_kernel::STEP_PATTERN
 
-use super::rows::{Rows, Shared, each, steps};
+use super::rows::{StepArgs, StepRows, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::gather::{Columns, prefetch};
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
@@ -95,7 +95,7 @@ pub(super) struct Sliced<'a, T, M> {
     pub(crate) matrix: M,
     pub(crate) first: usize,
     pub(crate) x: &'a [T],
-    pub(crate) rows: Rows<'a, T>,
+    pub(crate) rows: StepRows<'a, T>,
 }
 
 impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
@@ -144,7 +144,7 @@ struct Interleaved<'a, T, const K: usize, const ROWS: usize> {
     /// Exit rates of the rows.
     exit: &'a [T],
     /// Elements of the rows, without exit rates.
-    rows: Rows<'a, T>,
+    rows: StepRows<'a, T>,
 }
 
 impl<T: Number, const K: usize, const ROWS: usize> Body for Interleaved<'_, T, K, ROWS> {
@@ -223,10 +223,10 @@ fn interleaved<T: Number, const K: usize, const ROWS: usize>(
     call: &Call<'_>,
     matrix: Plain<'_, T>,
     derivatives: Option<&[u32]>,
-    shared: Shared<'_, T>,
+    shared: StepArgs<'_, T>,
 ) {
     let exit = &shared.exit[shared.p.first_row as usize / K..];
-    let (x, elements) = (shared.x.as_chunks::<K>().0, Shared { exit: &[], ..shared });
+    let (x, elements) = (shared.x.as_chunks::<K>().0, StepArgs { exit: &[], ..shared });
     // Whole slices.
     each(call, BLOCK.next_multiple_of(SLICE * K), elements, |first, rows| {
         let (first, count) = (first / K, rows.y.len() / K);
@@ -241,7 +241,7 @@ fn step_packed<T: Number>(call: &Call<'_>, p: step_packed::Params, b: step_packe
     sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, b.shared(&p));
 }
 
-fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, shared: Shared<'_, T>) {
+fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, shared: StepArgs<'_, T>) {
     let x = shared.x;
     each(call, BLOCK, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
 }

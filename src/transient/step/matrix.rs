@@ -94,7 +94,7 @@ impl MatrixInfo {
 
 /// The matrix of a part, stored on its lane.
 #[derive(Debug, Clone)]
-pub(crate) struct Matrix<T> {
+pub(crate) struct PartMatrix<T> {
     pub(crate) chunks: Vec<Chunk<T>>,
     /// Exit rates of the computed rows; a placeholder if the patterns contain them.
     pub(crate) exit: Buffer<T>,
@@ -104,7 +104,7 @@ pub(crate) struct Matrix<T> {
 }
 
 /// Computed rows of a part, and the data from which its matrix is built.
-pub(crate) struct Source<'a, T> {
+pub(crate) struct MatrixSource<'a, T> {
     pub(super) lane: &'a Lane,
     transitions: &'a dyn Transitions,
     pub(super) statistics: &'a MatrixStatistics<T>,
@@ -151,7 +151,7 @@ fn derivative_layout(derivatives: &CsrMatrix, rows: &Range<usize>, width: usize,
     Layout::new(&rows.clone().map(length).collect::<Vec<_>>(), size_of::<f64>() as u64)
 }
 
-impl<'a, T: Number> Source<'a, T> {
+impl<'a, T: Number> MatrixSource<'a, T> {
     /// Prepares the rows of one region.
     ///
     /// `statistics` and `layout` are those of the chain's computed rows.
@@ -244,7 +244,7 @@ impl<'a, T: Number> Source<'a, T> {
     ///
     /// # Errors
     /// A requested format that does not fit the matrix; lack of memory.
-    pub(crate) fn build(&self, format: MatrixFormat) -> Result<Matrix<T>> {
+    pub(crate) fn build(&self, format: MatrixFormat) -> Result<PartMatrix<T>> {
         let (choice, passed_over) = self.choose(format)?;
         // Lack of memory is reported before minutes of building, not after.
         self.need(choice.format(), self.bytes(&choice)).expect()?;
@@ -261,7 +261,7 @@ impl<'a, T: Number> Source<'a, T> {
             bytes += stored.bytes();
             chunks.push(Chunk { kind: piece.kind, first, rows: count, stored });
         }
-        Ok(Matrix { chunks, exit, format, passed_over, bytes })
+        Ok(PartMatrix { chunks, exit, format, passed_over, bytes })
     }
 
     /// Returns ranges of computed rows, counted from 0, that are built at once, with their

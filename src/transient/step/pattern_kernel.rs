@@ -10,7 +10,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-use super::rows::{Rows, each, steps};
+use super::rows::{StepRows, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::{At, Body, dispatch};
 use crate::kernel::{Number, Precision, kernel};
@@ -160,7 +160,7 @@ struct Patterned<'a, T> {
     /// Index of the chunk's row 0 in x.
     base: usize,
     x: &'a [T],
-    rows: Rows<'a, T>,
+    rows: StepRows<'a, T>,
     tiles: &'a mut Tiles<T>,
 }
 
