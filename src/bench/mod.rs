@@ -26,7 +26,7 @@ use serde::Serialize;
 pub use banded::{BandedTimes, banded_times};
 pub use lanes::{HostTimes, ResidentTimes, lane_times, largest_system, resident_times, system_lane_times};
 pub use spmv::spmv;
-pub use together::Together;
+pub use together::ExchangeMeasurement;
 
 /// Total memory bandwidth of the lanes in GB/s: a copy, or a triad on the CPU.
 pub fn bandwidth(lanes: &[Lane], repeat: usize) -> Result<f64> {
@@ -117,7 +117,7 @@ pub struct Record {
     pub more: Option<serde_json::Value>,
     /// Cost of the exchange between several lanes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub together: Option<Together>,
+    pub together: Option<ExchangeMeasurement>,
 }
 
 impl Record {

@@ -8,7 +8,7 @@
 
 use super::absorption::Total;
 use super::values::Equations;
-use crate::numerics::double_double::Exact;
+use crate::numerics::double_double::CompensatedSum;
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::ClosedClasses;
 use crate::transient::chain::transitions::Transitions;
@@ -155,8 +155,8 @@ impl Query<'_> {
     }
 
     /// Sums the initial probabilities, each times a factor.
-    fn initially(&self, factor: impl Fn(usize) -> f64) -> Exact {
-        Exact::of(self.beginning.iter().map(|(state, p)| factor(*state as usize) * p))
+    fn initially(&self, factor: impl Fn(usize) -> f64) -> CompensatedSum {
+        CompensatedSum::of(self.beginning.iter().map(|(state, p)| factor(*state as usize) * p))
     }
 }
 

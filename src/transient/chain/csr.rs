@@ -11,7 +11,7 @@ use indexmap::IndexSet;
 
 use super::transitions::{TransitionList, Transitions};
 use crate::parallel::*;
-use crate::sparse::{CsrMatrix, Place, group};
+use crate::sparse::{CsrMatrix, Offset, group};
 use crate::util::memory::zeroed;
 use crate::{Invalid, Result};
 
@@ -47,7 +47,7 @@ enum TransitionOrder {
 impl Orders {
     /// Builds the outgoing and incoming rows from the outgoing matrix: row i leaves state i.
     fn new(out: CsrMatrix) -> Self {
-        fn both<V: Copy + Zeroable + Send + Sync, P: Place>(out: CsrMatrix<V, P>) -> [CsrMatrix<V, P>; 2] {
+        fn both<V: Copy + Zeroable + Send + Sync, P: Offset>(out: CsrMatrix<V, P>) -> [CsrMatrix<V, P>; 2] {
             let into = out.transposed();
             [out, into]
         }

@@ -29,7 +29,7 @@ use crate::kernel::Real;
 use crate::lane::{Lane, expect_memory};
 use crate::parallel::{at_once, lock, *};
 use crate::ranks::Ranks;
-use crate::sparse::{CsrMatrix, Layout, MatrixFormat};
+use crate::sparse::{CsrMatrix, HybLayout, MatrixFormat};
 use crate::util::memory::try_zeroed;
 use crate::{Error, Invalid, Limit, Machine, Progress, Result};
 
@@ -446,7 +446,7 @@ impl<T: Real> RunData<'_, T> {
     ) -> Result<()> {
         let (n, real, statistics) = (self.n, T::PRECISION.bytes(), &self.statistics);
         let region = Region::whole(n, &statistics.lengths);
-        let layout = Layout::new(&statistics.lengths, real);
+        let layout = HybLayout::new(&statistics.lengths, real);
         let regions = std::slice::from_ref(&region);
         let source = || MatrixSource::new(lane, rows, statistics, &layout, &region, regions, 1);
         let (lead, mut matrix) = (self.lead(), None);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::transport::Transport;
 use crate::kernel::Number;
-use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
+use crate::lane::{Lane, LaneBatch, ReceiveBuffer, SendBuffer};
 use crate::parallel::backoff::Spin;
 use crate::parallel::no_thread;
 use crate::ranks::{MessageEnvelope, Messages, Ranks, Wait, with_messages};
@@ -309,8 +309,8 @@ impl<'a, T: Number> ExchangeWorker<'a, T> {
     pub(crate) fn exchange(
         &mut self,
         which: usize,
-        (first, step): (&Batch<'_>, u64),
-        second: Option<(&Batch<'_>, u64)>,
+        (first, step): (&LaneBatch<'_>, u64),
+        second: Option<(&LaneBatch<'_>, u64)>,
     ) -> Result<()> {
         let Self { lane, ranks, stop, senders, readers, arriving, .. } = self;
         if stop.load(Ordering::Acquire) {
@@ -348,8 +348,8 @@ impl<'a, T: Number> ExchangeWorker<'a, T> {
     /// Exchanges values that are already packed, without other work.
     pub(super) fn exchange_packed(&mut self, which: usize) -> Result<()> {
         // Values are received after queued work, such as a clear, even if nothing is sent.
-        let sending = Batch { sends: self.send_buffers(), before_receives: true, ..Batch::default() };
+        let sending = LaneBatch { sends: self.send_buffers(), before_receives: true, ..LaneBatch::default() };
         self.exchange(which, (&sending, 0), None)?;
-        self.lane.submit(&Batch { receives: self.receive_buffers(which), ..Batch::default() }, 0)
+        self.lane.submit(&LaneBatch { receives: self.receive_buffers(which), ..LaneBatch::default() }, 0)
     }
 }

@@ -18,7 +18,7 @@ use self::host_exchange::{ExchangeWorker, on_lanes, workers};
 use self::parts::ChainParts;
 use crate::Result;
 use crate::kernel::Number;
-use crate::lane::{Batch, Lane, Launch, Program};
+use crate::lane::{Lane, LaneBatch, Launch, Program};
 use crate::transient::partition::LaneExchange;
 use crate::transient::step::stages::{LaneStep, Launches, Stage};
 
@@ -131,7 +131,7 @@ impl<T: Number> ExchangeWorker<'_, T> {
         while k < steps.end {
             let count = halo_depth.min(steps.end - k);
             let last = (source + count as usize - 1) % 2;
-            let first = Batch {
+            let first = LaneBatch {
                 receives,
                 launches: first_launches(work, source, count),
                 before_receives: true,
@@ -139,7 +139,7 @@ impl<T: Number> ExchangeWorker<'_, T> {
             };
             let LaneStep { interior, own, rest, .. } = &work[last];
             let launches = own.as_ref().unwrap_or(interior).iter().chain(rest).map(|launch| (0, launch));
-            let second = Batch { launches: launches.collect(), ..Batch::default() };
+            let second = LaneBatch { launches: launches.collect(), ..LaneBatch::default() };
             self.exchange(1 - last, (&first, k), Some((&second, k + count - 1)))?;
             receives = self.receive_buffers(1 - last);
             source = 1 - last;
@@ -148,7 +148,7 @@ impl<T: Number> ExchangeWorker<'_, T> {
         }
         match steps.is_empty() {
             true => Ok(()),
-            false => self.lane.submit(&Batch { receives, ..Batch::default() }, k),
+            false => self.lane.submit(&LaneBatch { receives, ..LaneBatch::default() }, k),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::kernel::cpu::PARALLEL_ITEMS;
 use crate::lane::{Lane, Launch};
 use crate::parallel::{alone, at_once};
 use crate::ranks::Ranks;
-use crate::sparse::{BLOCK, Layout, MatrixFormat};
+use crate::sparse::{BLOCK, HybLayout, MatrixFormat};
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::lockstep::GroupMember;
@@ -74,7 +74,7 @@ impl<T: Number> ChainParts<T> {
         let partition = partition::split(machine, transitions, shares, options, format)?;
         let rows = partition.rows(shares);
         let all = computed_statistics(transitions, statistics, &partition);
-        let layout = Layout::new(&all.lengths, real);
+        let layout = HybLayout::new(&all.lengths, real);
         let mut matrix = MatrixInfo::new(&layout, &partition);
         matrix.count_entries(&layout, all.rows.start, &rows, &statistics.lengths, ranks);
 
@@ -236,7 +236,7 @@ fn build_parts<T: Number>(
     lanes: &[Lane],
     transitions: &dyn Transitions,
     statistics: &MatrixStatistics<T>,
-    layout: &Layout,
+    layout: &HybLayout,
     partition: &Partition,
     format: MatrixFormat,
     matrix: &mut MatrixInfo,

@@ -19,7 +19,7 @@ use super::{Bounded, PoissonTime, U, check_machine, check_times, uniformized};
 use crate::kernel::{Number, Precision};
 use crate::lane::{Buffer, Lane, Launch, Program, expect_memory};
 use crate::parallel::*;
-use crate::sparse::{CsrMatrix, Layout};
+use crate::sparse::{CsrMatrix, HybLayout};
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::scan::{lengths, statistics};
 use crate::transient::chain::statistics::MatrixStatistics;
@@ -104,7 +104,7 @@ pub fn adjoint(
     let own = machine.of_thread();
     let lane = &own.as_ref().unwrap_or(machine).lanes[0];
     let matrix = |rows: &dyn Transitions, statistics: &MatrixStatistics<f64>| {
-        let layout = Layout::new(&statistics.lengths, Precision::F64.bytes());
+        let layout = HybLayout::new(&statistics.lengths, Precision::F64.bytes());
         let region = Region::whole(n, &statistics.lengths);
         let source = MatrixSource::new(lane, rows, statistics, &layout, &region, from_ref(&region), 1);
         source.build(options.format)

@@ -15,7 +15,7 @@ use crate::kernel::Precision;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::sparse::{CsrMatrix, Layout, MatrixFormat};
+use crate::sparse::{CsrMatrix, HybLayout, MatrixFormat};
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::scan::{Scan, statistics, statistics_of_scan};
 use crate::transient::chain::statistics::MatrixStatistics;
@@ -94,7 +94,7 @@ impl Placed {
     ) -> Result<Self> {
         let n = numbered.states();
         let found = MatrixStatistics { scale: 1.0, ..statistics::<f64>(numbered)? };
-        let layout = Layout::new(&found.lengths, Precision::F64.bytes());
+        let layout = HybLayout::new(&found.lengths, Precision::F64.bytes());
         let region = Region::whole(n, &found.lengths);
         let source = MatrixSource::new(lane, numbered, &found, &layout, &region, from_ref(&region), 1);
         let matrix = source.build(MatrixFormat::Hyb)?;

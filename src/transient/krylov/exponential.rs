@@ -9,7 +9,7 @@
 use super::arnoldi::{Basis, Recurrence};
 use super::projected_ode::Projected;
 use crate::kernel::Number;
-use crate::numerics::double_double::Exact;
+use crate::numerics::double_double::CompensatedSum;
 use crate::transient::context::{Context, DueTime, scaled, unscaled, vector_capacity};
 use crate::transient::cost_model::{Costs, MOST_VECTORS};
 use crate::transient::iteration::extrapolation::Extrapolation;
@@ -67,7 +67,7 @@ impl OpenTime {
 
 /// Time αt as an unevaluated sum of two doubles.
 #[derive(Debug, Clone, Copy, Default)]
-struct ExactTime(Exact);
+struct ExactTime(CompensatedSum);
 
 impl ExactTime {
     /// Returns the time, rounded to a double.
@@ -77,8 +77,8 @@ impl ExactTime {
 
     fn advance(&mut self, by: f64) {
         self.0.add(by);
-        let Exact { sum, lost } = self.0;
-        self.0 = Exact { sum: sum + lost, lost: lost - ((sum + lost) - sum) };
+        let CompensatedSum { sum, lost } = self.0;
+        self.0 = CompensatedSum { sum: sum + lost, lost: lost - ((sum + lost) - sum) };
     }
 
     /// Returns the duration from this time to `time`, with an error of at most four ulps.

@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use super::arnoldi::Recurrence;
-use crate::numerics::double_double::{Exact, UNIT};
+use crate::numerics::double_double::{CompensatedSum, UNIT};
 
 /// Degree of the polynomials.
 const DEGREE: usize = 16;
@@ -255,7 +255,7 @@ impl<'a> Projected<'a> {
                 let (row, term) = (&row[from..], &term[from..]);
                 let all = row.iter().zip(term).fold(slope[i].abs(), |all, (h, c)| all + (h * c).abs());
                 defect += if n < EXACT {
-                    let mut sum = Exact { sum: slope[i], lost: 0.0 };
+                    let mut sum = CompensatedSum { sum: slope[i], lost: 0.0 };
                     row.iter().zip(term).for_each(|(h, c)| sum.add_product(-h, *c));
                     sum.magnitude(MOST_TERMS, all)
                 } else {
@@ -303,8 +303,8 @@ impl<'a> Projected<'a> {
 
 impl LocalPolynomial {
     /// Returns component `component` of û at the end (`side` = 1) or the start (`side` = −1).
-    fn at_end(&self, component: usize, side: f64) -> Exact {
-        let mut sum = Exact::default();
+    fn at_end(&self, component: usize, side: f64) -> CompensatedSum {
+        let mut sum = CompensatedSum::default();
         let mut sign = 1.0;
         for term in &self.terms {
             sum.add(sign * term[component]);

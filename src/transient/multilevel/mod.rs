@@ -30,7 +30,7 @@ use super::chain::transitions::{Transitions, places};
 use super::envelope::Envelope;
 use super::rate_derivative::others;
 use super::solution::Bounded;
-use crate::numerics::double_double::{Exact, UNIT};
+use crate::numerics::double_double::{CompensatedSum, UNIT};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::memory::zeroed;
@@ -65,7 +65,7 @@ pub(super) fn limit(
         let place = places(n, &states);
         let found = Stationary::new(transitions, states, &place, epsilon, observer)?;
         // The initial probabilities may add up to 1 with a small error.
-        let share = Exact::of(initial.iter().copied()).value();
+        let share = CompensatedSum::of(initial.iter().copied()).value();
         return Ok(found.map(|class| {
             let mut values = vec![0.0; n];
             class.states().iter().zip(&class.values).for_each(|(&s, x)| values[s as usize] = share * x);
@@ -81,7 +81,7 @@ pub(super) fn limit(
     }
     let passing = members.pop().unwrap_or_default();
     let mut found = Limit { values: vec![0.0; n], bound: 8.0 * UNIT, steps: 0 };
-    let mut shares = vec![Exact::default(); count];
+    let mut shares = vec![CompensatedSum::default(); count];
     for (own, share) in members.iter().zip(&mut shares) {
         own.iter().for_each(|&state| share.add(initial[state as usize]));
     }
@@ -185,9 +185,9 @@ impl Stationary {
         let found = solver.certified((zero, x), &times, epsilon, size, observer)?;
         let Some((error, x)) = found else { return Ok(None) };
         let rows = |k: usize| (k * ROWS..n.min((k + 1) * ROWS)).flat_map(|i| [x.high[i], x.low[i]]);
-        let blocks = (0..n.div_ceil(ROWS)).into_par_iter().map(|k| Exact::of(rows(k)));
-        let blocks: Vec<Exact> = blocks.collect();
-        let sum = Exact::of(blocks.iter().flat_map(|block| [block.sum, block.lost])).value();
+        let blocks = (0..n.div_ceil(ROWS)).into_par_iter().map(|k| CompensatedSum::of(rows(k)));
+        let blocks: Vec<CompensatedSum> = blocks.collect();
+        let sum = CompensatedSum::of(blocks.iter().flat_map(|block| [block.sum, block.lost])).value();
         // Negative elements are raised to 0.
         let raised = sum_rows(n, |i| (-x.high[i]).max(0.0)) / sum;
         let mut values = copied(&x.high);
@@ -234,11 +234,11 @@ impl Stationary {
         let found = solver.certified((zeroed(n), pair.clone()), &weights, epsilon, whole, observer)?;
         let Some((given, refined)) = found else { return Ok(None) };
         *pair = refined;
-        let total = Exact::of(pair.high.iter().chain(&pair.low).copied()).value();
+        let total = CompensatedSum::of(pair.high.iter().chain(&pair.low).copied()).value();
         let defects = solver.chain.defects(Equation::Forward, &vec![0.0; n], pair);
         let off = 8.0 * UNIT + 1.001 * sum_rows(n, |i| defects[i] * times[i]) / total;
         // The right-hand side is a sum of products in double-double arithmetic.
-        let (mut flow, mut rounding) = (vec![Exact::default(); n], 0.0);
+        let (mut flow, mut rounding) = (vec![CompensatedSum::default(); n], 0.0);
         let terms = 2.0 * terms.iter().copied().fold(3, usize::max) as f64;
         for i in 0..n {
             let (high, low) = (pair.high[i], pair.low[i]);
@@ -254,17 +254,17 @@ impl Stationary {
         }
         // The most probable state, whose equation follows from all others.
         let end = times.iter().position(|time| *time == 0.0).unwrap_or_default();
-        flow[end] = Exact::default();
-        let rest = Exact::of(flow.iter().flat_map(|flow| [flow.sum, flow.lost]));
-        flow[end] = Exact { sum: -rest.sum, lost: -rest.lost };
-        let (f, low) = flow.into_iter().map(Exact::parts).unzip();
+        flow[end] = CompensatedSum::default();
+        let rest = CompensatedSum::of(flow.iter().flat_map(|flow| [flow.sum, flow.lost]));
+        flow[end] = CompensatedSum { sum: -rest.sum, lost: -rest.lost };
+        let (f, low) = flow.into_iter().map(CompensatedSum::parts).unzip();
         let size = |x: &Pair| sum_rows(n, |i| x.high[i].abs()).max(total);
         solver.low = low;
         let found = solver.certified((f, Pair::of(zeroed(n))), times, epsilon, size, observer);
         solver.low = Vec::new();
         let Some((error, x)) = found? else { return Ok(None) };
         // A multiple of π makes the sum 0.
-        let (sum, size) = (Exact::of(x.high.iter().chain(&x.low).copied()).value(), size(&x));
+        let (sum, size) = (CompensatedSum::of(x.high.iter().chain(&x.low).copied()).value(), size(&x));
         let mut y = vec![0.0; rates.rows()];
         let all = states.iter().zip(x.high.iter().zip(&*values));
         all.for_each(|(&state, (x, value))| y[state as usize] = (x - sum * value) / total);

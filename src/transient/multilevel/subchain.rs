@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use super::element::Element;
 use super::ordered_sweep::OrderedBlocks;
 
-use crate::numerics::double_double::{Exact, UNIT};
+use crate::numerics::double_double::{CompensatedSum, UNIT};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::statistics::scale_of;
@@ -413,7 +413,7 @@ impl Pair {
     pub(super) fn add(&mut self, e: &[f64]) {
         let pairs = self.high.par_iter_mut().zip(&mut self.low[..]).zip(e).with_min_len(ROWS);
         pairs.for_each(|((high, low), e)| {
-            let mut sum = Exact { sum: *high, lost: *low };
+            let mut sum = CompensatedSum { sum: *high, lost: *low };
             sum.add(*e);
             *high = sum.value();
             *low = (sum.sum - *high) + sum.lost;
@@ -466,7 +466,8 @@ impl Subchain {
         let rows = kill.par_iter_mut().zip(&mut exit[..]).zip(&mut exit_low[..]).zip(&states);
         let usable = rows.map_init(Vec::new, |row, (((kill, high), low), &state)| {
             let row = transitions.leaving(state as usize, row);
-            let (mut exit, mut out, mut usable) = (Exact::default(), Exact::default(), true);
+            let (mut exit, mut out, mut usable) =
+                (CompensatedSum::default(), CompensatedSum::default(), true);
             for (to, rate) in row.iter().map(|&(to, rate)| (to, rate * scale)) {
                 exit.add(rate);
                 if place[to as usize] == u32::MAX {
@@ -495,7 +496,7 @@ impl Subchain {
     /// f is the sum of `f` and `f_low`.
     fn residual_of(&self, direction: Equation, (f, f_low): (f64, f64), v: &Pair, i: usize) -> (f64, f64) {
         let (to, rate) = self.links.matrix(direction).row(i);
-        let (mut sum, mut all, mut all_low) = (Exact { sum: f, lost: f_low }, f.abs(), f_low.abs());
+        let (mut sum, mut all, mut all_low) = (CompensatedSum { sum: f, lost: f_low }, f.abs(), f_low.abs());
         for (&j, &rate) in to.iter().zip(rate) {
             let (high, low) = (v.high[j as usize], v.low[j as usize]);
             sum.add_product(high, rate);

@@ -18,7 +18,7 @@ use crate::kernel::cpu::gather::{Columns, prefetch};
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
 use crate::kernel::{Kernel, Number, Precision, kernel};
 use crate::sparse::HEADER;
-use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, plus_product, tails};
+use crate::sparse::spmv_cpu::{ChunkMatrix, Entries, Plain, ell, plus_product, tails};
 use crate::util::inline_array::array;
 
 steps! {
@@ -69,7 +69,7 @@ struct Packed<'a, T> {
     column_bits: u32,
 }
 
-impl<T: Number> Matrix<T> for Packed<'_, T> {
+impl<T: Number> ChunkMatrix<T> for Packed<'_, T> {
     #[inline(always)]
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let words = self.entries.of(ell(self.slices, slice));
@@ -98,7 +98,7 @@ pub(super) struct Sliced<'a, T, M> {
     pub(crate) rows: StepRows<'a, T>,
 }
 
-impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
+impl<T: Number, M: ChunkMatrix<T>> Body for Sliced<'_, T, M> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let mut sums = [T::NONE; SLICE];
@@ -241,7 +241,7 @@ fn step_packed<T: Number>(call: &Call<'_>, p: step_packed::Params, b: step_packe
     sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, b.shared(&p));
 }
 
-fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, shared: StepArgs<'_, T>) {
+fn sliced<T: Number>(call: &Call<'_>, matrix: impl ChunkMatrix<T>, shared: StepArgs<'_, T>) {
     let x = shared.x;
     each(call, BLOCK, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
 }

@@ -10,7 +10,8 @@ use crate::cli::prelude::*;
 use crate::report::tridiagonal::Run;
 use kolmo::internals::largest;
 use kolmo::io::tridiagonal::{
-    AnyFile, BandedFile, Form, Order, SystemFile, read_any, read_array, right_hand_sides, side_by_side, write,
+    AnyFile, BandedFile, Order, SystemFile, UnknownsLayout, read_any, read_array, right_hand_sides,
+    side_by_side, write,
 };
 use kolmo::tridiagonal::{
     BandedSystem, Options, Pivot, Refine, RowSpan, Rows, Solution, System, solve_banded, solve_rows,
@@ -284,7 +285,7 @@ fn write_unknowns(
     args: &Tridiagonal,
     output: Option<OutputFile>,
     format: &str,
-    form: &Form<'_>,
+    form: &UnknownsLayout<'_>,
     span: &RowSpan,
     x: &[Vec<f64>],
 ) -> Result<()> {
@@ -353,7 +354,7 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Status> {
     drop(progress);
     let solved = at.elapsed().as_secs_f64();
     ranks.all_ok(interrupt::check())?;
-    let form = Form { n: span.n, batch: span.batch, rhs, shape: &shape, order };
+    let form = UnknownsLayout { n: span.n, batch: span.batch, rhs, shape: &shape, order };
     write_unknowns(args, output, &format, &form, &span, &solution.x)?;
     let run = Run {
         name: &name,
@@ -370,7 +371,7 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Status> {
 }
 
 /// Writes this rank's unknowns at their place in the shared file.
-fn share(mut file: SharedFile, form: &Form<'_>, span: &RowSpan, x: &[Vec<f64>]) -> Result<()> {
+fn share(mut file: SharedFile, form: &UnknownsLayout<'_>, span: &RowSpan, x: &[Vec<f64>]) -> Result<()> {
     let written = match (x, form.order) {
         ([x], _) => file.write(span.first, x),
         (x, Order::Shared) => {
