@@ -11,7 +11,7 @@ use crate::transient::chain::csr::Csr;
 use crate::transient::chain::csr::tests::chain;
 use crate::transient::long_run::{FromStates, absorption, hitting_time};
 use crate::transient::problem::Options;
-use crate::transient::steady_state::gth::{GthInput, Plan};
+use crate::transient::steady_state::gth::{GthInput, GthPlan};
 use crate::util::quantity::{exponent, times_power_of_two};
 
 /// Computes expected rewards from each state of `passing`; `None` if no bound is found.
@@ -218,7 +218,7 @@ fn limits_of_random_chains_are_within_their_bounds() {
             let (chain, initial) = random(kind, seed as u64);
             let (n, what, mut ratios) = (chain.states(), format!("{kind:?}, seed {seed}"), Vec::new());
             let plan =
-                Plan::new(&chain, &ClosedClasses::new(&chain, &initial, &initial)).expect("few states");
+                GthPlan::new(&chain, &ClosedClasses::new(&chain, &initial, &initial)).expect("few states");
             let given = GthInput { transitions: &chain, scale: 1.0, enough: 1e-13 };
             let eliminated = plan.limit(given, &initial, &mut || Ok(())).unwrap();
             let l1 = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>();

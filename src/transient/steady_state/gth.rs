@@ -53,7 +53,7 @@ pub(crate) struct GthInput<'a> {
     pub(crate) enough: f64,
 }
 
-type Interrupt<'a> = &'a mut dyn FnMut() -> crate::Result<()>;
+type Cancel<'a> = &'a mut dyn FnMut() -> crate::Result<()>;
 
 /// An order of some states for elimination.
 #[derive(Debug, Clone)]
@@ -166,11 +166,7 @@ impl Eliminated {
     ///
     /// `None` if all rates out of a state have underflowed. `check` is called regularly and may end
     /// the work with an error.
-    fn new(
-        from: GthInput<'_>,
-        order: &EliminationOrder,
-        check: Interrupt<'_>,
-    ) -> crate::Result<Option<Self>> {
+    fn new(from: GthInput<'_>, order: &EliminationOrder, check: Cancel<'_>) -> crate::Result<Option<Self>> {
         let GthInput { transitions, scale, .. } = from;
         let (m, band, stride) = (order.states.len(), order.band, order.stride());
         let place = places(transitions.states(), &order.states);
@@ -325,13 +321,13 @@ impl Eliminated {
 }
 
 /// An order of elimination for all reachable states of a chain.
-pub(crate) struct Plan {
+pub(crate) struct GthPlan {
     passing: EliminationOrder,
     /// For each closed class the state z that is kept, and the order of the others.
     classes: Vec<(usize, EliminationOrder)>,
 }
 
-impl Plan {
+impl GthPlan {
     /// Finds an order of elimination within the limits of time and memory, if there is one.
     pub(crate) fn new(transitions: &dyn Transitions, classes: &ClosedClasses) -> Option<Self> {
         let n = transitions.states();
@@ -369,7 +365,7 @@ impl Plan {
         &self,
         from: GthInput<'_>,
         initial: &[f64],
-        check: Interrupt<'_>,
+        check: Cancel<'_>,
     ) -> crate::Result<Option<(Vec<f64>, f64)>> {
         let GthInput { transitions, scale, .. } = from;
         let rates = Eliminated::new(from, &self.passing, check)?;
@@ -421,7 +417,7 @@ fn stationary(
     from: GthInput<'_>,
     one: usize,
     order: &EliminationOrder,
-    check: Interrupt<'_>,
+    check: Cancel<'_>,
 ) -> crate::Result<Option<LimitAndBound>> {
     if order.states.is_empty() {
         return Ok(Some((vec![(one as u32, 1.0)], 0.0)));
@@ -447,7 +443,7 @@ fn excursions(
     from: GthInput<'_>,
     one: usize,
     order: &EliminationOrder,
-    check: Interrupt<'_>,
+    check: Cancel<'_>,
 ) -> crate::Result<Option<LimitAndBound>> {
     let GthInput { transitions, scale, enough } = from;
     let Some(rates) = Eliminated::new(from, order, check)? else { return Ok(None) };

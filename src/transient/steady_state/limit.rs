@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::gth::{self, GthInput, Plan};
+use super::gth::{self, GthInput, GthPlan};
 use crate::transient::backward::absorption::until_absorption;
 use crate::transient::chain::recurrent_classes::ClosedClasses;
 use crate::transient::chain::{Absorbing, Reward};
@@ -108,12 +108,12 @@ impl LimitProblem<'_> {
     fn on_host(&self, initial: &[f64], session: &mut RunSession<'_, '_>) -> Result<LimitDistribution> {
         let (transitions, epsilon) = (self.problem.transitions, self.options.epsilon);
         let plan = match transitions.states() <= gth::MOST_BANDED {
-            true => Plan::new(transitions, &ClosedClasses::new(transitions, initial, initial)),
+            true => GthPlan::new(transitions, &ClosedClasses::new(transitions, initial, initial)),
             false => None,
         };
         // Any distribution has an l1 error of at most 2.
         let mut best = LimitDistribution { values: initial.to_vec(), bound: 2.0, terms: 0, eliminated: 0 };
-        let short = plan.as_ref().is_some_and(Plan::is_short);
+        let short = plan.as_ref().is_some_and(GthPlan::is_short);
         if let Some(plan) = plan.as_ref().filter(|_| short) {
             best = best.or(self.eliminated(plan, initial, session)?);
         }
@@ -135,7 +135,7 @@ impl LimitProblem<'_> {
     /// Computes the limit by elimination; `None` if it fails.
     fn eliminated(
         &self,
-        plan: &Plan,
+        plan: &GthPlan,
         initial: &[f64],
         observer: &mut dyn Progress,
     ) -> Result<Option<LimitDistribution>> {
