@@ -6,7 +6,7 @@ mod machine;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use kolmo_core::internals::{Iteration, Parts, statistics};
+use kolmo_core::internals::{ChainParts, Iteration, statistics};
 use kolmo_core::sparse::MatrixFormat;
 use kolmo_core::transient::Options;
 
@@ -26,7 +26,7 @@ fn wlan(bencher: Bencher<'_, '_>, format: MatrixFormat) {
     let model = kolmo::models::parse("wlan:10,6").expect("a built-in").expect("sound parameters");
     let (transitions, options) = (&*model.transitions, Options::default());
     let statistics = statistics::<f64>(transitions).expect("statistics");
-    let parts = Parts::build(&machine, transitions, &statistics, format, options.split)
+    let parts = ChainParts::build(&machine, transitions, &statistics, format, options.split)
         .expect("a matrix in this format");
     let mut iteration =
         Iteration::new(&machine.lanes, &parts, statistics.inverse_alpha, &[], (0, 0), false).expect("memory");

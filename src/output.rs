@@ -71,11 +71,11 @@ fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
-    target: Target,
+    target: Destination,
 }
 
 #[derive(Debug)]
-enum Target {
+enum Destination {
     Renamed {
         writer: BufWriter<File>,
         /// Temporary name; `None` for a file without a name.
@@ -119,7 +119,7 @@ impl OutputFile {
             Ok(existing) if existing.is_dir() => return Err(fail("is a directory; name a file in it")),
             Ok(existing) if !existing.is_file() => {
                 let file = File::options().write(true).open(&name).map_err(failed)?;
-                let target = Target::Direct(BufWriter::with_capacity(BUFFER, file));
+                let target = Destination::Direct(BufWriter::with_capacity(BUFFER, file));
                 return Ok(Self { path: path.into(), target });
             }
             Ok(existing) if existing.permissions().readonly() => {
@@ -152,14 +152,14 @@ impl OutputFile {
         let _ = file.try_lock();
         abandoned(directory, &file_name);
         let writer = BufWriter::with_capacity(BUFFER, file);
-        Ok(Self { path: path.into(), target: Target::Renamed { writer, temporary, name } })
+        Ok(Self { path: path.into(), target: Destination::Renamed { writer, temporary, name } })
     }
 
     /// Creates output to stdout. It is dropped silently once the reader has closed the pipe.
     pub fn stdout() -> Self {
         let writer = BufWriter::with_capacity(BUFFER, io::stdout());
         let terminal = io::stdout().is_terminal();
-        Self { path: "stdout".into(), target: Target::Stdout { writer, closed: false, terminal } }
+        Self { path: "stdout".into(), target: Destination::Stdout { writer, closed: false, terminal } }
     }
 
     /// Fails if this output is stdout, and stdout was closed when the process started.
@@ -168,7 +168,7 @@ impl OutputFile {
     }
 
     fn check_open(&self) -> io::Result<()> {
-        match matches!(self.target, Target::Stdout { .. }) && without_stdout() {
+        match matches!(self.target, Destination::Stdout { .. }) && without_stdout() {
             true => Err(io::Error::other("is closed; redirect it to a file, or to /dev/null")),
             false => Ok(()),
         }
@@ -177,14 +177,14 @@ impl OutputFile {
     /// Returns the temporary name of a shared file; `None` for stdout, devices and pipes.
     pub fn temporary(&self) -> Option<&Path> {
         match &self.target {
-            Target::Renamed { temporary, .. } => temporary.as_deref(),
-            Target::Direct(_) | Target::Stdout { .. } => None,
+            Destination::Renamed { temporary, .. } => temporary.as_deref(),
+            Destination::Direct(_) | Destination::Stdout { .. } => None,
         }
     }
 
     /// True if the reader of stdout has closed the pipe, so that further output is useless.
     pub fn closed(&self) -> bool {
-        matches!(self.target, Target::Stdout { closed: true, .. })
+        matches!(self.target, Destination::Stdout { closed: true, .. })
     }
 
     /// Converts an error of writing to this output to an [`Error`] with its name.
@@ -209,7 +209,7 @@ impl OutputFile {
     fn finish(mut self, durably: bool) -> Result<()> {
         self.flush().map_err(|source| self.error(source))?;
         let failed = Error::io(&self.path);
-        if let Target::Renamed { writer, temporary, name } = self.target {
+        if let Destination::Renamed { writer, temporary, name } = self.target {
             if durably {
                 writer.get_ref().sync_all().map_err(failed)?;
             }
@@ -235,8 +235,8 @@ impl OutputFile {
 
     fn writer(&mut self) -> &mut dyn Write {
         match &mut self.target {
-            Target::Renamed { writer, .. } | Target::Direct(writer) => writer,
-            Target::Stdout { writer, .. } => writer,
+            Destination::Renamed { writer, .. } | Destination::Direct(writer) => writer,
+            Destination::Stdout { writer, .. } => writer,
         }
     }
 
@@ -252,7 +252,7 @@ impl OutputFile {
         self.check_open()?;
         match operation(self.writer()) {
             Err(e) if e.kind() == ErrorKind::BrokenPipe => match &mut self.target {
-                Target::Stdout { closed, .. } => {
+                Destination::Stdout { closed, .. } => {
                     *closed = true;
                     Ok(instead)
                 }
@@ -270,7 +270,7 @@ impl Write for OutputFile {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self.target {
-            Target::Stdout { terminal: true, .. } => {
+            Destination::Stdout { terminal: true, .. } => {
                 self.tolerant((), |writer| writer.write_all(&for_terminal(bytes)))
             }
             _ => self.tolerant((), |writer| writer.write_all(bytes)),
@@ -286,8 +286,8 @@ impl Seek for OutputFile {
     /// Seeks in a file; stdout gives [`ErrorKind::Unsupported`].
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match &mut self.target {
-            Target::Renamed { writer, .. } | Target::Direct(writer) => writer.seek(to),
-            Target::Stdout { .. } => Err(io::Error::new(
+            Destination::Renamed { writer, .. } | Destination::Direct(writer) => writer.seek(to),
+            Destination::Stdout { .. } => Err(io::Error::new(
                 ErrorKind::Unsupported,
                 "this format needs a file that can seek; give a file instead of the standard \
                  output",

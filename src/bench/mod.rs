@@ -14,7 +14,7 @@ use crate::lane::{Device, Lane};
 use crate::parallel::*;
 use crate::transient::chain::scan::statistics;
 use crate::transient::chain::statistics::MatrixStatistics;
-use crate::transient::exchange::parts::Parts;
+use crate::transient::exchange::parts::ChainParts;
 use crate::transient::iteration::Iteration;
 use crate::transient::memory::expect_chain_memory;
 use crate::transient::{Options, Transitions};
@@ -26,7 +26,7 @@ use serde::Serialize;
 pub use banded::{BandedTimes, banded_times};
 pub use lanes::{HostTimes, ResidentTimes, lane_times, largest_system, resident_times, system_lane_times};
 pub use spmv::spmv;
-pub use together::Together;
+pub use together::ExchangeMeasurement;
 
 /// Total memory bandwidth of the lanes in GB/s: a copy, or a triad on the CPU.
 pub fn bandwidth(lanes: &[Lane], repeat: usize) -> Result<f64> {
@@ -117,7 +117,7 @@ pub struct Record {
     pub more: Option<serde_json::Value>,
     /// Cost of the exchange between several lanes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub together: Option<Together>,
+    pub together: Option<ExchangeMeasurement>,
 }
 
 impl Record {

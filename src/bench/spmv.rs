@@ -31,7 +31,7 @@ fn measure<T: Number>(
     let lanes = &machine.lanes[..];
     expect_chain_memory(machine, transitions.states())?;
     let statistics = statistics::<T>(transitions)?;
-    let mut parts = Parts::build(machine, transitions, &statistics, options.format, options.split)?;
+    let mut parts = ChainParts::build(machine, transitions, &statistics, options.format, options.split)?;
     // Single steps are measured.
     parts.tiles = None;
     // A probability vector without zeros and without regularity.

@@ -5,7 +5,7 @@ use crate::kernel::Number;
 
 /// Measured exchange between lanes that share one chain.
 #[derive(Debug, Clone, Serialize)]
-pub struct Together {
+pub struct ExchangeMeasurement {
     /// Steps between two exchanges.
     pub halo_depth: usize,
     /// Seconds of a step on these lanes without any exchange.
@@ -17,7 +17,7 @@ pub struct Together {
 /// Measures seconds per step with the accumulator, in `repeat` runs of `steps` steps from `x`.
 pub(super) fn step_seconds<T: Number>(
     lanes: &[Lane],
-    parts: &Parts<T>,
+    parts: &ChainParts<T>,
     statistics: &MatrixStatistics<T>,
     x: &[f64],
     steps: u64,
@@ -37,17 +37,17 @@ pub(super) fn step_seconds<T: Number>(
 /// Measures the cost of the exchange: runs of `steps` steps with and without it.
 pub(super) fn together<T: Number>(
     lanes: &[Lane],
-    parts: &mut Parts<T>,
+    parts: &mut ChainParts<T>,
     statistics: &MatrixStatistics<T>,
     x: &[f64],
     steps: u64,
     repeat: usize,
-) -> Result<Together> {
+) -> Result<ExchangeMeasurement> {
     let with = step_seconds(lanes, parts, statistics, x, steps, repeat)?.median;
     let transfers = std::mem::take(&mut parts.between_lanes);
     let alone = step_seconds(lanes, parts, statistics, x, steps, repeat)?.median;
     parts.between_lanes = transfers;
-    Ok(Together {
+    Ok(ExchangeMeasurement {
         halo_depth: parts.matrix.halo_depth,
         alone,
         communication_share: (1.0 - alone / with).max(0.0),

@@ -6,7 +6,7 @@ mod write;
 
 use indexmap::IndexMap;
 
-use self::header::Header;
+use self::header::DrnHeader;
 use self::names::names;
 pub(super) use self::write::labels_of_states;
 pub use self::write::write;
@@ -50,8 +50,8 @@ pub fn read(path: &Path) -> Result<ChainFile> {
 /// Parses a file while it is read in pieces; `None` if it has to be in memory as a whole.
 pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
-    let mut lines = Lines::new(pieces.start(), path);
-    let header = Header::read(&mut lines, path)?;
+    let mut lines = TextLines::new(pieces.start(), path);
+    let header = DrnHeader::read(&mut lines, path)?;
     let body = lines.offset;
     // Names of states in comments.
     let named = pieces.start().windows(3).any(|bytes| bytes == b"//[");
@@ -59,7 +59,7 @@ pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     let mut model = ParsedLines::new(&header, path, Some(0));
     model.list = TransitionList::with_capacity(pieces.about(LINE));
     let lines = |model: &mut ParsedLines, text: &[u8]| {
-        Lines::new(text, path).try_for_each(|line| model.line(line, |_, _| {}))
+        TextLines::new(text, path).try_for_each(|line| model.line(line, |_, _| {}))
     };
     let mut fits = true;
     let read = pieces.each(&mut |bytes| {
@@ -92,8 +92,8 @@ fn begins(line: &[u8]) -> bool {
 
 /// Parses a chain like [`read`], from bytes; `path` is named in messages.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
-    let mut lines = Lines::new(bytes, path);
-    let header = Header::read(&mut lines, path)?;
+    let mut lines = TextLines::new(bytes, path);
+    let header = DrnHeader::read(&mut lines, path)?;
     let mut model = ParsedLines::new(&header, path, Some(0));
     lines.try_for_each(|line| model.line(line, |_, _| {}))?;
     Ok(ChainFile { names: names(bytes, path), ..model.finish()? })
@@ -101,8 +101,8 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
 
 /// Finds the lines, counted from 1, that list a transition: for the message about duplicates.
 pub(super) fn lines_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
-    let mut lines = Lines::new(bytes, path);
-    let header = Header::read(&mut lines, path)?;
+    let mut lines = TextLines::new(bytes, path);
+    let header = DrnHeader::read(&mut lines, path)?;
     let mut model = ParsedLines::new(&header, path, Some(0));
     let mut found = Vec::new();
     for line in lines {
@@ -121,7 +121,7 @@ fn is_end(scanner: &Scanner) -> bool {
 }
 
 /// True for blank lines and comments.
-fn is_comment(line: Line) -> bool {
+fn is_comment(line: TextLine) -> bool {
     line.bytes.is_empty() || line.bytes.starts_with(b"//")
 }
 
@@ -143,7 +143,7 @@ struct OpenState {
 
 /// Content of the lines after `@model` that were parsed so far.
 struct ParsedLines<'a> {
-    header: &'a Header,
+    header: &'a DrnHeader,
     path: &'a Path,
     /// Number of the first state; `None` until it is read, if parsing began inside the file.
     first: Option<u64>,
@@ -158,7 +158,7 @@ struct ParsedLines<'a> {
 }
 
 impl<'a> ParsedLines<'a> {
-    fn new(header: &'a Header, path: &'a Path, first: Option<u64>) -> Self {
+    fn new(header: &'a DrnHeader, path: &'a Path, first: Option<u64>) -> Self {
         Self {
             header,
             path,
@@ -178,7 +178,7 @@ impl<'a> ParsedLines<'a> {
     }
 
     /// Parses one line; passes a transition's source and target also to `seen`.
-    fn line(&mut self, line: Line, seen: impl FnOnce(u32, u32)) -> Result<()> {
+    fn line(&mut self, line: TextLine, seen: impl FnOnce(u32, u32)) -> Result<()> {
         if is_comment(line) {
             return Ok(());
         }
@@ -197,7 +197,7 @@ impl<'a> ParsedLines<'a> {
         }
     }
 
-    fn transition(&mut self, line: Line, scanner: &mut Scanner) -> Result<u32> {
+    fn transition(&mut self, line: TextLine, scanner: &mut Scanner) -> Result<u32> {
         if self.state.actions == 0 {
             return Err(line.error("a transition needs a line `state ...` and one `action ...` before it"));
         }
@@ -232,7 +232,7 @@ impl<'a> ParsedLines<'a> {
         Ok(target as u32)
     }
 
-    fn begin_state(&mut self, line: Line, scanner: &mut Scanner) -> Result<()> {
+    fn begin_state(&mut self, line: TextLine, scanner: &mut Scanner) -> Result<()> {
         self.end_state()?;
         scanner.blanks();
         let word = scanner.word();
@@ -294,7 +294,7 @@ impl<'a> ParsedLines<'a> {
         Ok(())
     }
 
-    fn action(&mut self, line: Line, scanner: &mut Scanner) -> Result<()> {
+    fn action(&mut self, line: TextLine, scanner: &mut Scanner) -> Result<()> {
         if self.begun() == 0 {
             return Err(line.error("an action needs a line `state ...` before it"));
         }
@@ -319,7 +319,7 @@ impl<'a> ParsedLines<'a> {
     }
 
     /// Reads `[r1, r2]`, one value per reward; returns an empty list if there are no brackets.
-    fn rewards(&mut self, line: Line, scanner: &mut Scanner) -> Result<Vec<f64>> {
+    fn rewards(&mut self, line: TextLine, scanner: &mut Scanner) -> Result<Vec<f64>> {
         let mut values = Vec::new();
         if !scanner.byte(b'[') {
             return Ok(values);

@@ -23,7 +23,7 @@ pub fn read(path: &Path, states: usize) -> Result<Labels> {
 }
 
 fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<Labels> {
-    let mut lines = Lines::new(bytes, path);
+    let mut lines = TextLines::new(bytes, path);
     let mut labels = loop {
         let Some(line) = lines.next() else {
             let reason = "declares no labels; export them with `prism MODEL -exportmodel out.tra,lab`";
@@ -66,7 +66,7 @@ pub fn write(writer: &mut dyn Write, labels: &Labels) -> io::Result<()> {
     })
 }
 
-fn prism(header: Line, lines: &mut Lines, states: usize) -> Result<Labels> {
+fn prism(header: TextLine, lines: &mut TextLines, states: usize) -> Result<Labels> {
     let mut labels = Labels::default();
     let mut position: HashMap<_, usize, FixedState> = HashMap::default();
     let mut names: HashSet<_, FixedState> = HashSet::default();
@@ -98,7 +98,7 @@ fn prism(header: Line, lines: &mut Lines, states: usize) -> Result<Labels> {
     label_states(labels, lines, states, true, &declare, position)
 }
 
-fn storm(lines: &mut Lines, path: &Path, states: usize) -> Result<Labels> {
+fn storm(lines: &mut TextLines, path: &Path, states: usize) -> Result<Labels> {
     let mut labels = Labels::default();
     let mut position: HashMap<_, usize, FixedState> = HashMap::default();
     loop {
@@ -126,7 +126,7 @@ fn storm(lines: &mut Lines, path: &Path, states: usize) -> Result<Labels> {
 /// With `colon`, a colon follows the state. `remedy` ends the message about an unknown label.
 fn label_states(
     mut labels: Labels,
-    lines: &mut Lines,
+    lines: &mut TextLines,
     states: usize,
     colon: bool,
     remedy: &str,

@@ -59,7 +59,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use text::{Line, Lines, Scanner, out_of_range, quote};
+use text::{Scanner, TextLine, TextLines, out_of_range, quote};
 use write::{push_integer, write_lines};
 
 use crate::parallel::*;

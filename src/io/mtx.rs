@@ -1,6 +1,6 @@
 //! Matrix Market files (Boisvert, Pozo, Remington, NISTIR 5935, 1996), plain or gzip.
 
-use super::text::{Line, LineError, Lines, Pieces, Scanner, TripleSpace, Triples};
+use super::text::{LineError, Pieces, Scanner, TextLine, TextLines, TripleSpace, Triples};
 use super::write::{count_transitions, push_triple, write_lines, write_transitions};
 use super::*;
 
@@ -111,18 +111,18 @@ fn parse_array(bytes: &[u8], path: &Path) -> Result<Option<Vec<Vec<f64>>>> {
 }
 
 /// Returns the lines after the first one, and the first line's words in lower case.
-fn banner<'a>(bytes: &'a [u8], path: &'a Path) -> (Lines<'a>, Vec<String>) {
-    let mut lines = Lines::new(bytes, path);
+fn banner<'a>(bytes: &'a [u8], path: &'a Path) -> (TextLines<'a>, Vec<String>) {
+    let mut lines = TextLines::new(bytes, path);
     let first = String::from_utf8_lossy(lines.next().map_or(b"", |line| line.bytes)).to_ascii_lowercase();
     (lines, first.split_ascii_whitespace().map(str::to_owned).collect())
 }
 
 /// Reads the size line, which has N numbers; `names` describes them in messages.
 fn size_line<'a, const N: usize>(
-    lines: &mut Lines<'a>,
+    lines: &mut TextLines<'a>,
     symmetric: bool,
     names: &str,
-) -> Result<(Line<'a>, [u64; N])> {
+) -> Result<(TextLine<'a>, [u64; N])> {
     let Some(line) = lines.find(|line| !is_comment(line.bytes)) else {
         let reason = format!("ends before the size line `{names}`: the file is truncated");
         return Err(text::error(lines.path, lines.number.max(1), reason));

@@ -33,7 +33,7 @@ pub fn read_vector(path: impl AsRef<Path>) -> Result<Vec<f64>> {
 }
 
 fn vector(reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
-    let header = Header::read(reader)?;
+    let header = NpyHeader::read(reader)?;
     match header.shape[..] {
         [_] => header.vector(reader),
         _ => Err(header.unfit("expected a vector, with one dimension")),
@@ -48,7 +48,7 @@ pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
 }
 
 fn columns(reader: &mut (impl Read + ?Sized)) -> Result<Vec<Vec<f64>>, String> {
-    let header = Header::read(reader)?;
+    let header = NpyHeader::read(reader)?;
     let count = match header.shape[..] {
         [_] => 1,
         [_, count] if (1..=MOST_COLUMNS).contains(&count) => count as usize,
@@ -81,11 +81,11 @@ impl Array {
     }
 
     pub(super) fn from_file(path: &Path) -> Result<Self> {
-        from_file(path, |reader| Self::read(&Header::read(reader)?, reader))
+        from_file(path, |reader| Self::read(&NpyHeader::read(reader)?, reader))
     }
 
     /// Reads the elements after a header and converts them to C order.
-    pub(super) fn read(header: &Header, reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
+    pub(super) fn read(header: &NpyHeader, reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
         let mut values = header.vector(reader)?;
         let shape: Vec<usize> = header.shape.iter().map(|&k| k as usize).collect();
         if header.fortran && shape.iter().filter(|&&k| k != 1).count() > 1 {
@@ -123,7 +123,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
 }
 
 fn matrix(reader: &mut (impl Read + ?Sized)) -> Result<Coo, String> {
-    let header = Header::read(reader)?;
+    let header = NpyHeader::read(reader)?;
     let &[rows, columns] = &header.shape[..] else {
         return Err(format!("an array of shape {}: expected a matrix, with two dimensions", header.shape()));
     };
@@ -149,7 +149,7 @@ fn matrix(reader: &mut (impl Read + ?Sized)) -> Result<Coo, String> {
 
 /// Header of an `.npy` file.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Header {
+pub(crate) struct NpyHeader {
     /// NumPy's name of the element type, or the text of another description.
     pub(crate) descr: String,
     pub(crate) shape: Vec<u64>,
@@ -157,7 +157,7 @@ pub(crate) struct Header {
     pub(crate) fortran: bool,
 }
 
-impl Header {
+impl NpyHeader {
     /// Reads the header, up to the first byte of data.
     pub(crate) fn read(reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
         let mut start = [0; 8];
@@ -390,7 +390,7 @@ fn fill(reader: &mut (impl Read + ?Sized), bytes: &mut [u8]) -> Result<(), Resul
 
 /// Returns the header of an array in C order: version 1.0, padded to a multiple of 64 bytes.
 pub fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
-    let shape = Header { descr: String::new(), shape: shape.to_vec(), fortran: false }.shape();
+    let shape = NpyHeader { descr: String::new(), shape: shape.to_vec(), fortran: false }.shape();
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     let before = 10;
     let total = (before + text.len() + 1).next_multiple_of(64);
@@ -464,7 +464,7 @@ mod tests {
             let bytes = header("<f8", shape);
             assert_eq!(bytes.len() % 64, 0);
             assert_eq!(bytes.last(), Some(&b'\n'));
-            assert_eq!(Header::read(&mut &bytes[..]).unwrap().shape, shape);
+            assert_eq!(NpyHeader::read(&mut &bytes[..]).unwrap().shape, shape);
         }
     }
 
@@ -519,7 +519,7 @@ mod tests {
             let (i, j, k) = (at / (b * c), at / c % b, at % c);
             stored[i + a * (j + b * k)] = at as f64;
         }
-        let header = Header { descr: "<f8".into(), shape: vec![2, 3, 4], fortran: true };
+        let header = NpyHeader { descr: "<f8".into(), shape: vec![2, 3, 4], fortran: true };
         let array = Array::read(&header, &mut &data(&stored)[..]).unwrap();
         assert_eq!((array.shape, array.values), (vec![a, b, c], (0..24).map(f64::from).collect()));
     }
@@ -549,7 +549,7 @@ mod tests {
             assert!(reason.contains(words), "{reason}");
         }
         let record = "{'descr': [('a', '<f8'), ('b', '<i4')], 'fortran_order': False, 'shape': (1,), }";
-        assert_eq!(Header::parse(record.as_bytes()).unwrap().descr, "[('a', '<f8'), ('b', '<i4')]");
+        assert_eq!(NpyHeader::parse(record.as_bytes()).unwrap().descr, "[('a', '<f8'), ('b', '<i4')]");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::{BufReader, Seek, SeekFrom};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use super::npy::{Array, Header};
+use super::npy::{Array, NpyHeader};
 use super::text::expect_unpacked;
 use super::write::write_in_blocks;
 use super::*;
@@ -184,7 +184,7 @@ fn format(archive: &mut ZipArchive<impl Read + Seek>) -> Result<String, String> 
         )
     })?;
     let wrong = |reason: String| format!("format: {reason}");
-    let header = Header::read(&mut member).map_err(wrong)?;
+    let header = NpyHeader::read(&mut member).map_err(wrong)?;
     if header.shape.iter().any(|&k| k != 1) {
         return Err(wrong(format!("an array of shape {}: expected one string", header.shape())));
     }
@@ -232,7 +232,7 @@ fn expect_length(
 fn read_member<T>(
     archive: &mut ZipArchive<impl Read + Seek>,
     name: &str,
-    read: impl FnOnce(&Header, &mut dyn Read) -> Result<T, String>,
+    read: impl FnOnce(&NpyHeader, &mut dyn Read) -> Result<T, String>,
 ) -> Result<T, String> {
     read_any(archive, name, |header, member| match header.shape[..] {
         [_] => read(header, member),
@@ -244,12 +244,12 @@ fn read_member<T>(
 fn read_any<T>(
     archive: &mut ZipArchive<impl Read + Seek>,
     name: &str,
-    read: impl FnOnce(&Header, &mut dyn Read) -> Result<T, String>,
+    read: impl FnOnce(&NpyHeader, &mut dyn Read) -> Result<T, String>,
 ) -> Result<T, String> {
     let wrong = |reason: String| format!("{name}: {reason}");
     let mut member =
         archive.by_name(&format!("{name}.npy")).map_err(|e| wrong(format!("cannot be opened: {e}")))?;
-    let header = Header::read(&mut member).map_err(wrong)?;
+    let header = NpyHeader::read(&mut member).map_err(wrong)?;
     read(&header, &mut member).map_err(wrong)
 }
 
@@ -280,7 +280,7 @@ pub(super) fn read_arrays(
     let there = |name: &str| names.iter().any(|n| n == name);
     let (mut shapes, mut bytes) = (Vec::new(), 0u64);
     for name in &known {
-        let shape = |header: &Header, _: &mut dyn Read| Ok((header.len()?, header.shape.clone()));
+        let shape = |header: &NpyHeader, _: &mut dyn Read| Ok((header.len()?, header.shape.clone()));
         shapes.push(match there(name) {
             true => {
                 let (len, shape) = read_any(&mut archive, name, shape).map_err(fail)?;
@@ -295,7 +295,7 @@ pub(super) fn read_arrays(
     // One thread per array: many files are compressed.
     let arrays = at_once(known, |name| match there(name) {
         true => {
-            let read = |header: &Header, member: &mut dyn Read| Array::read(header, member);
+            let read = |header: &NpyHeader, member: &mut dyn Read| Array::read(header, member);
             read_any(&mut open()?, name, read).map(Some).map_err(fail)
         }
         false => Ok(None),
@@ -463,9 +463,9 @@ pub(super) mod tests {
     use super::*;
 
     /// Member of an archive: (name, element type, shape, data).
-    type Member<'a> = (&'a str, &'a str, &'a [u64], Vec<u8>);
+    type ArchiveMember<'a> = (&'a str, &'a str, &'a [u64], Vec<u8>);
 
-    pub(in crate::io) fn archive(members: &[Member<'_>], method: CompressionMethod) -> Vec<u8> {
+    pub(in crate::io) fn archive(members: &[ArchiveMember<'_>], method: CompressionMethod) -> Vec<u8> {
         let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, descr, shape, data) in members {
             let options = SimpleFileOptions::default().compression_method(method);
@@ -481,7 +481,7 @@ pub(super) mod tests {
     }
 
     /// Members of the matrix [[0, 2], [3, 0]].
-    fn members() -> Vec<Member<'static>> {
+    fn members() -> Vec<ArchiveMember<'static>> {
         vec![
             ("indices", "<i8", &[2], longs(&[1, 0])),
             ("indptr", "<i8", &[3], longs(&[0, 1, 2])),
@@ -495,7 +495,7 @@ pub(super) mod tests {
         super::matrix(|| Ok(bytes.clone()))
     }
 
-    fn reason(change: impl Fn(&mut Vec<Member<'static>>)) -> String {
+    fn reason(change: impl Fn(&mut Vec<ArchiveMember<'static>>)) -> String {
         let mut members = members();
         change(&mut members);
         matrix(Cursor::new(archive(&members, CompressionMethod::Stored))).unwrap_err()
@@ -520,8 +520,8 @@ pub(super) mod tests {
 
     #[test]
     fn members_that_do_not_fit_are_named() {
-        type Change = fn(&mut Vec<Member<'static>>);
-        let cases: [(Change, &str); 15] = [
+        type ArchiveEdit = fn(&mut Vec<ArchiveMember<'static>>);
+        let cases: [(ArchiveEdit, &str); 15] = [
             (
                 |m| m.push(("rhs", "<f8", &[1], vec![0; 8])),
                 "unknown member 'rhs'; a matrix has format, shape",

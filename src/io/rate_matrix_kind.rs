@@ -1,7 +1,7 @@
 //! Classification of a chain's matrix as rates R or generator Q = R − diag(R·1).
 
 use super::*;
-use crate::sparse::csr::Entries;
+use crate::sparse::csr::EntryPieces;
 
 /// Tolerance of a generator's row sum, relative to its diagonal entry: files with six digits.
 const GENERATOR_TOLERANCE: f64 = 1e-5;
@@ -165,7 +165,7 @@ impl MatrixSums {
         let mut sums = Self { states, row: Vec::new() };
         let placed = |piece| entries(piece).map(|(i, j, x)| (sums.position(i) as u32, i == j, x));
         let mut row = vec![[0.0; 2]; len];
-        Entries::new(len, pieces, placed).add_to(&mut row, |[sum, diagonal], is_diagonal, x| {
+        EntryPieces::new(len, pieces, placed).add_to(&mut row, |[sum, diagonal], is_diagonal, x| {
             *sum += x;
             *diagonal += if is_diagonal { x } else { 0.0 };
         });

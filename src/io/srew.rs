@@ -57,7 +57,7 @@ pub(super) fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Resu
         values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = 0.0);
         Ok(Reward { name, values })
     };
-    let take = |all: &mut ParsedRewards, line: Line| all.take(line, any);
+    let take = |all: &mut ParsedRewards, line: TextLine| all.take(line, any);
     structures(bytes, path, &STATES, states, none, take)?.into_iter().map(finish).collect()
 }
 
@@ -73,7 +73,7 @@ struct ParsedRewards {
 }
 
 impl ParsedRewards {
-    fn take(&mut self, line: Line, any: bool) -> Result<()> {
+    fn take(&mut self, line: TextLine, any: bool) -> Result<()> {
         let mut scanner = Scanner::new(line.bytes);
         let number = scanner.unsigned().filter(|_| scanner.is_delimited());
         scanner.blanks();
@@ -133,7 +133,7 @@ pub(super) struct Structure<'a, T> {
     pub(super) name: String,
     pub(super) rewards: T,
     /// First line of a structure without a header.
-    alone: Option<Line<'a>>,
+    alone: Option<TextLine<'a>>,
 }
 
 /// Reads reward structures: `none` returns an empty one, and `take` adds the reward of a line.
@@ -143,9 +143,9 @@ pub(super) fn structures<'a, T>(
     earner: &Earner,
     states: usize,
     none: impl Fn() -> T,
-    take: impl Fn(&mut T, Line<'a>) -> Result<()>,
+    take: impl Fn(&mut T, TextLine<'a>) -> Result<()>,
 ) -> Result<Vec<Structure<'a, T>>> {
-    let mut lines = Lines::new(bytes, path);
+    let mut lines = TextLines::new(bytes, path);
     let mut structures = Vec::new();
     let (mut name, mut announced) = (None, false);
     while let Some(line) = lines.next() {
@@ -219,7 +219,7 @@ fn stem(path: &Path) -> String {
 }
 
 /// Returns the number of lines that a header `states lines` promises; `None` for other lines.
-fn header(line: Line, announced: bool, earner: &Earner, states: u64) -> Result<Option<u64>> {
+fn header(line: TextLine, announced: bool, earner: &Earner, states: u64) -> Result<Option<u64>> {
     let fields: Vec<&[u8]> = line.fields().take(3).collect();
     let count = fields.get(1).copied().and_then(text::unsigned).filter(|_| fields.len() == 2);
     // Other lines of transitions have three fields.

@@ -28,10 +28,10 @@ pub fn write(writer: &mut dyn Write, names: &StateNames) -> io::Result<()> {
 }
 
 fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<StateNames> {
-    let mut lines = Lines::new(bytes, path).filter(|line| !line.is_comment());
+    let mut lines = TextLines::new(bytes, path).filter(|line| !line.is_comment());
     let empty = "is empty; export it with `prism MODEL -exportmodel out.tra,sta`";
     let head = lines.next().ok_or_else(|| Error::file(path, empty))?;
-    let listed = |line: Line, list: &[u8], expected: &str| -> Result<Vec<String>> {
+    let listed = |line: TextLine, list: &[u8], expected: &str| -> Result<Vec<String>> {
         let values = tuple(list).ok_or_else(|| line.error(format!("invalid {expected}")))?;
         values.map(|value| line.name(value.trim_ascii())).collect()
     };

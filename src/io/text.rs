@@ -74,14 +74,14 @@ pub(super) fn expect_unpacked(bytes: u64, what: impl Fn() -> String) -> Result<(
 ///
 /// The length of compressed data, or of a pipe, is known only at its end.
 #[derive(Debug)]
-pub struct Bounded<R> {
+pub struct CheckedReader<R> {
     inner: R,
     count: u64,
     /// Number of bytes read up to which the available memory is known to suffice.
     checked: u64,
 }
 
-impl<R: Read> Bounded<R> {
+impl<R: Read> CheckedReader<R> {
     /// Bytes between two checks of the available memory.
     const STEP: u64 = 1 << 24;
     /// Bytes of a block, within which the reader may initialise memory ahead of the data.
@@ -93,7 +93,7 @@ impl<R: Read> Bounded<R> {
     }
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: Read> Read for CheckedReader<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(bytes)?;
         self.count += read as u64;
@@ -158,7 +158,7 @@ fn load(path: &Path) -> Result<Vec<u8>> {
     bytes.try_reserve_exact(length as usize).map_err(|e| io(e.into()))?;
     match metadata.is_file() {
         true => file.read_to_end(&mut bytes),
-        false => Bounded::new(file).read_to_end(&mut bytes),
+        false => CheckedReader::new(file).read_to_end(&mut bytes),
     }
     .map_err(io)?;
     Ok(bytes)
@@ -170,7 +170,7 @@ fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {
     let stated = packed.last_chunk().map_or(0, |&tail| u32::from_le_bytes(tail)) as usize;
     let mut bytes = Vec::with_capacity(stated.min(packed.len().saturating_mul(16)));
     let file = |reason: String| Error::file(path, reason);
-    match Bounded::new(MultiGzDecoder::new(packed)).read_to_end(&mut bytes) {
+    match CheckedReader::new(MultiGzDecoder::new(packed)).read_to_end(&mut bytes) {
         Ok(_) => Ok(bytes),
         Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(file(format!(
             "the gzip stream ends early, after {} bytes of text: the file is truncated; copy or write it again",
@@ -220,7 +220,7 @@ pub(super) fn quote(bytes: &[u8]) -> String {
 
 /// A line without its line end and without surrounding blanks; displayed like [`quote`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct TextLine<'a> {
     /// File that has the line.
     pub(super) path: &'a Path,
     /// Line number, counted from 1.
@@ -228,7 +228,7 @@ pub(super) struct Line<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-impl<'a> Line<'a> {
+impl<'a> TextLine<'a> {
     pub(super) fn fields(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         fields(self.bytes)
     }
@@ -250,7 +250,7 @@ impl<'a> Line<'a> {
     }
 }
 
-impl Display for Line<'_> {
+impl Display for TextLine<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&quote(self.bytes))
     }
@@ -272,7 +272,7 @@ pub(super) fn out_of_range(number: u64, states: usize, content: &str) -> String 
 
 /// Iterator over the lines of a text, including blank ones.
 #[derive(Debug, Clone)]
-pub(super) struct Lines<'a> {
+pub(super) struct TextLines<'a> {
     pub(super) path: &'a Path,
     bytes: &'a [u8],
     /// Offset of the first byte after the lines returned so far.
@@ -281,17 +281,17 @@ pub(super) struct Lines<'a> {
     pub(super) number: u64,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> TextLines<'a> {
     /// Iterates over all lines of `bytes`; `path` is named in messages.
     pub(super) fn new(bytes: &'a [u8], path: &'a Path) -> Self {
         Self { path, bytes, offset: 0, number: 0 }
     }
 }
 
-impl<'a> Iterator for Lines<'a> {
-    type Item = Line<'a>;
+impl<'a> Iterator for TextLines<'a> {
+    type Item = TextLine<'a>;
 
-    fn next(&mut self) -> Option<Line<'a>> {
+    fn next(&mut self) -> Option<TextLine<'a>> {
         let rest = &self.bytes[self.offset..];
         if rest.is_empty() {
             return None;
@@ -299,7 +299,7 @@ impl<'a> Iterator for Lines<'a> {
         let (line, behind) = first_line(rest);
         self.offset = self.bytes.len() - behind.len();
         self.number += 1;
-        Some(Line { path: self.path, number: self.number, bytes: line.trim_ascii() })
+        Some(TextLine { path: self.path, number: self.number, bytes: line.trim_ascii() })
     }
 }
 
@@ -599,7 +599,7 @@ pub fn read_vector(path: &Path) -> Result<Vec<f64>> {
 
 fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
     let mut values = Vec::new();
-    for line in Lines::new(bytes, path).filter(|line| !line.is_comment()) {
+    for line in TextLines::new(bytes, path).filter(|line| !line.is_comment()) {
         let fault =
             || line.error(format!("{line} {}; write one number in each line", quantity::fault(line.bytes)));
         values.push(number(line.bytes).ok_or_else(fault)?);

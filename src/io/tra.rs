@@ -2,7 +2,7 @@
 
 mod dialect;
 
-use self::dialect::Head;
+use self::dialect::TraHeader;
 use super::*;
 use crate::io::rate_matrix_kind;
 use crate::io::text::{KnownNumbers, LineError, Pieces, TripleSpace, Triples, error};
@@ -122,7 +122,7 @@ pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     read.map(|()| head.file(found, path)).transpose()
 }
 
-impl Head {
+impl TraHeader {
     /// Builds the chain from `found`, the complete list of the file's transitions.
     fn file(&self, found: Triples, path: &Path) -> Result<ChainFile> {
         let (from, to, rate) = found.into_lists();
@@ -172,7 +172,7 @@ pub(super) fn lines_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<
 type Transition = (u32, u32, f64);
 
 /// Parses lines of transitions, and appends the transitions to `found`.
-fn parse_lines(text: &[u8], head: &Head, found: &mut Triples, path: &Path) -> Result<()> {
+fn parse_lines(text: &[u8], head: &TraHeader, found: &mut Triples, path: &Path) -> Result<()> {
     let scan = |chunk: &[u8], room: &mut TripleSpace| {
         scan(chunk, head, &mut |_, (from, to, rate)| room.push(from, to, rate))
     };
@@ -182,7 +182,7 @@ fn parse_lines(text: &[u8], head: &Head, found: &mut Triples, path: &Path) -> Re
 /// Passes all transitions of some lines to `sink`, with line numbers counted from 1.
 ///
 /// The error is a line number and a reason.
-fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Result<(), LineError> {
+fn scan(bytes: &[u8], head: &TraHeader, sink: &mut impl FnMut(u64, Transition)) -> Result<(), LineError> {
     let limit = head.states.unwrap_or(MOST_STATES);
     let mut scanner = Scanner::new(bytes);
     let mut known = KnownNumbers::default();
@@ -268,7 +268,7 @@ fn action(scanner: &mut Scanner) -> Result<(), TransitionFault> {
 }
 
 #[cold]
-fn describe(fault: TransitionFault, line: &[u8], head: &Head) -> String {
+fn describe(fault: TransitionFault, line: &[u8], head: &TraHeader) -> String {
     let fields: Vec<&[u8]> = text::fields(line).take(6).collect();
     let (line, field) = (quote(line), |at: usize| fields.get(at).map(|field| quote(field)));
     if fields.get(1).is_some_and(|field| field.contains(&b':')) {

@@ -27,13 +27,13 @@ pub fn read(path: &Path, states: usize) -> Result<Vec<TransitionRewards>> {
 
 /// Reads rewards like [`read`], from bytes. With `any`, infinity and NaN are accepted as infinite.
 pub(super) fn parse(bytes: &[u8], path: &Path, states: usize, any: bool) -> Result<Vec<TransitionRewards>> {
-    let take = |earned: &mut Vec<_>, line: Line| take(earned, line, states, any);
+    let take = |earned: &mut Vec<_>, line: TextLine| take(earned, line, states, any);
     let structures = srew::structures(bytes, path, &TRANSITIONS, states, Vec::new, take)?;
     let named = |Structure { name, rewards, .. }| TransitionRewards { name, earned: rewards };
     Ok(structures.into_iter().map(named).collect())
 }
 
-fn take(earned: &mut Vec<(u32, u32, f64)>, line: Line, states: usize, any: bool) -> Result<()> {
+fn take(earned: &mut Vec<(u32, u32, f64)>, line: TextLine, states: usize, any: bool) -> Result<()> {
     let mut scanner = Scanner::new(line.bytes);
     let mut state = || {
         let number = scanner.unsigned().filter(|_| scanner.is_delimited());

@@ -43,7 +43,7 @@ pub enum Order {
 
 impl Order {
     /// Returns the row (counted over all systems) and right-hand side of array element `at`.
-    fn place(self, form: &Form<'_>, at: usize) -> (usize, usize) {
+    fn place(self, form: &UnknownsLayout<'_>, at: usize) -> (usize, usize) {
         let (rows, rhs) = (form.n * form.batch, form.rhs);
         match self {
             Self::Systems => (at / rhs, at % rhs),
@@ -58,7 +58,7 @@ impl Order {
 
 /// Layout in which unknowns are written.
 #[derive(Debug, Clone, Copy)]
-pub struct Form<'a> {
+pub struct UnknownsLayout<'a> {
     /// Number of rows of one system.
     pub n: usize,
     /// Number of systems.
@@ -387,7 +387,7 @@ pub fn read_array(path: &Path) -> Result<Array> {
 /// Reads columns dl, d, du, optionally dl2, du2 and b. Unused ends of off-diagonals may be empty.
 fn read_csv(path: &Path) -> Result<FileArrays> {
     let bytes = text::read(path)?;
-    let mut lines = Lines::new(&bytes, path);
+    let mut lines = TextLines::new(&bytes, path);
     let Some(head) = lines.next() else {
         return fail(path, "is empty: expected a first line with the column names dl,d,du,b");
     };
@@ -508,8 +508,8 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<FileArrays> {
 /// Writes unknowns: `.npy` in b's shape, `.csv` with a column per right-hand side, or `.txt`.
 ///
 /// A `.txt` file has one number per line.
-pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>]) -> Result<()> {
-    let Form { n, batch, shape, order, .. } = *form;
+pub fn write(mut out: OutputFile, format: &str, form: &UnknownsLayout<'_>, x: &[Vec<f64>]) -> Result<()> {
+    let UnknownsLayout { n, batch, shape, order, .. } = *form;
     let rows = n * batch;
     let written = match format {
         "npy" => (|| {

@@ -17,7 +17,7 @@ mod precision;
 mod q64;
 mod real;
 
-pub use cpu::View;
+pub use cpu::BindingView;
 pub(crate) use interface::Arguments;
 pub use interface::{Binding, Interface, Scalar};
 pub use precision::Precision;
@@ -188,7 +188,7 @@ macro_rules! kernel {
         pub(crate) mod $name {
             #![allow(dead_code, reason = "a CPU implementation may do without a parameter or an array")]
 
-            use $crate::kernel::{Arguments, Binding, View};
+            use $crate::kernel::{Arguments, Binding, BindingView};
             use $crate::kernel::cpu::Call;
 
             $crate::kernel::kernel!(@params $($params)*);
@@ -228,7 +228,7 @@ macro_rules! kernel {
                 pub(crate) fn of(call: &Call<'a>) -> Self {
                     let mut place = 0..;
                     let mut next = || place.next().unwrap_or_default();
-                    Self { $($binding: View::of(call, next()),)* real: std::marker::PhantomData }
+                    Self { $($binding: BindingView::of(call, next()),)* real: std::marker::PhantomData }
                 }
             }
         }

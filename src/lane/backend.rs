@@ -3,12 +3,12 @@
 use bytemuck::Pod;
 
 use super::object::{AnyObject, Object};
-use super::{Arg, Batch, Device, HostArray, Program, ReceiveBuffer, SendBuffer};
+use super::{Arg, Device, HostArray, LaneBatch, Program, ReceiveBuffer, SendBuffer};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
 
 /// Callback that receives the number of steps done; its error stops a run.
-pub(super) type Watch<'a> = &'a mut (dyn FnMut(u64) -> Result<()> + Send);
+pub(super) type OnStep<'a> = &'a mut (dyn FnMut(u64) -> Result<()> + Send);
 
 /// An in-order queue of work on a device of one kind.
 ///
@@ -83,10 +83,10 @@ pub(super) trait Backend: Sized {
 
     /// Runs steps `first .. first + count` of a program, in pieces that take about
     /// [`super::PIECE`], and waits for them.
-    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()>;
+    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: OnStep<'_>) -> Result<()>;
 
     /// Enqueues a batch, of which `first` is the number of the first step.
-    fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()>;
+    fn submit(&self, batch: &LaneBatch<'_>, first: u64) -> Result<()>;
 
     fn sent<'a>(&self, buffer: &'a SendBuffer) -> &'a Self::SendBuffer {
         buffer.staging.own()
@@ -166,12 +166,12 @@ pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
 
 /// Receive buffer that is a place in the array itself, written by the host.
 #[derive(Debug)]
-pub(super) struct Place<Memory> {
+pub(super) struct InPlaceReceive<Memory> {
     target: Memory,
     at: u64,
 }
 
-impl<Lane: Backend> ReceiveStaging<Lane> for Place<Lane::Memory> {
+impl<Lane: Backend> ReceiveStaging<Lane> for InPlaceReceive<Lane::Memory> {
     fn new(_: &Lane, target: &Lane::Memory, at: u64, _: u64) -> Result<Self> {
         Ok(Self { target: target.clone(), at })
     }

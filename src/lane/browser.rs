@@ -8,10 +8,10 @@
 
 use std::sync::Arc;
 
-use super::backend::{Backend, Place, SendStaging, Watch};
+use super::backend::{Backend, InPlaceReceive, OnStep, SendStaging};
 use super::batching::pieces;
 use super::work::{expect_bindings, grid};
-use super::{Arg, Batch, Device, Launch, Limits, Program};
+use super::{Arg, Device, LaneBatch, Launch, Limits, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Limit, Result};
 
@@ -55,9 +55,9 @@ fn text(which: u32) -> String {
 
 /// A buffer of the page.
 #[derive(Debug, PartialEq)]
-pub(super) struct Array(u32);
+pub(super) struct WebArray(u32);
 
-impl Drop for Array {
+impl Drop for WebArray {
     fn drop(&mut self) {
         // SAFETY: this was the last use of the number; the page keeps the buffer until queued work
         // is done.
@@ -70,7 +70,7 @@ impl Drop for Array {
 pub(super) struct BrowserLaunch {
     number: u32,
     grid: (u32, u32),
-    _arrays: Vec<Arc<Array>>,
+    _arrays: Vec<Arc<WebArray>>,
 }
 
 impl Drop for BrowserLaunch {
@@ -147,10 +147,10 @@ impl BrowserLane {
 }
 
 impl Backend for BrowserLane {
-    type Memory = Arc<Array>;
+    type Memory = Arc<WebArray>;
     type Launch = BrowserLaunch;
-    type SendBuffer = Arc<Array>;
-    type ReceiveBuffer = Place<Arc<Array>>;
+    type SendBuffer = Arc<WebArray>;
+    type ReceiveBuffer = InPlaceReceive<Arc<WebArray>>;
 
     fn device(&self) -> &Device {
         &self.device
@@ -160,7 +160,7 @@ impl Backend for BrowserLane {
         None
     }
 
-    fn alloc(&self, bytes: u64) -> Result<Arc<Array>> {
+    fn alloc(&self, bytes: u64) -> Result<Arc<WebArray>> {
         let most = self.device.limits.buffer;
         // SAFETY: the argument is a plain number.
         let number = if bytes > most { 0 } else { unsafe { page::create_buffer(bytes as f64) } };
@@ -171,29 +171,29 @@ impl Backend for BrowserLane {
                 asked: bytes,
                 limit: Limit::Free(format!("its memory does not suffice (largest buffer {most} bytes)")),
             }),
-            number => Ok(Arc::new(Array(number))),
+            number => Ok(Arc::new(WebArray(number))),
         }
     }
 
-    fn upload(&self, src: &[u8], dst: &Arc<Array>, at: u64) -> Result<()> {
+    fn upload(&self, src: &[u8], dst: &Arc<WebArray>, at: u64) -> Result<()> {
         // SAFETY: the page copies `src.len()` bytes before it returns.
         unsafe { page::write(dst.0, at as f64, src.as_ptr(), src.len()) };
         Ok(())
     }
 
-    fn download(&self, src: &Arc<Array>, at: u64, dst: &mut [u8]) -> Result<()> {
+    fn download(&self, src: &Arc<WebArray>, at: u64, dst: &mut [u8]) -> Result<()> {
         // SAFETY: the page writes `dst.len()` bytes, which stay borrowed until this returns.
         unsafe { page::read(src.0, at as f64, dst.as_mut_ptr(), dst.len()) };
         self.alive("a download")
     }
 
-    fn clear(&self, dst: &Arc<Array>, _: u64) -> Result<()> {
+    fn clear(&self, dst: &Arc<WebArray>, _: u64) -> Result<()> {
         // SAFETY: the page returned this number.
         unsafe { page::clear(dst.0) };
         Ok(())
     }
 
-    fn copy(&self, src: &Arc<Array>, dst: &Arc<Array>, at: u64, bytes: u64, times: u32) -> Result<()> {
+    fn copy(&self, src: &Arc<WebArray>, dst: &Arc<WebArray>, at: u64, bytes: u64, times: u32) -> Result<()> {
         // SAFETY: the page returned these numbers.
         (0..times).for_each(|_| unsafe { page::copy(src.0, dst.0, at as f64, bytes as f64) });
         self.finish()
@@ -221,7 +221,7 @@ impl Backend for BrowserLane {
             let (device, name, reason) = (self.device.label(), kernel.name, text(1));
             return Err(Error::Device(format!("{device} rejects the kernel '{name}': {reason}")));
         }
-        let arrays: Vec<Arc<Array>> = args.iter().map(|arg| Arc::clone(arg.memory.own())).collect();
+        let arrays: Vec<Arc<WebArray>> = args.iter().map(|arg| Arc::clone(arg.memory.own())).collect();
         let numbers: Vec<u32> = arrays.iter().map(|array| array.0).collect();
         // SAFETY: the page reads `numbers.len()` numbers.
         let number = unsafe { page::bind(pipeline, numbers.as_ptr(), numbers.len()) };
@@ -229,7 +229,7 @@ impl Backend for BrowserLane {
     }
 
     /// Runs steps in pieces; the next piece is queued while the current one runs.
-    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
+    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: OnStep<'_>) -> Result<()> {
         let submit = |from: u64, steps: u64| {
             let steps = first + from..first + from + steps;
             Ok(self.give(steps.flat_map(|step| program.launches(step).iter().map(move |&l| (step, l)))))
@@ -237,7 +237,7 @@ impl Backend for BrowserLane {
         pieces(count, submit, |submission| self.wait(submission, "a long loop"), watch)
     }
 
-    fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+    fn submit(&self, batch: &LaneBatch<'_>, first: u64) -> Result<()> {
         // Transfer buffers are the arrays themselves, so only the launches are submitted.
         self.give(batch.launches.iter().map(|&(step, launch)| (first + step, launch)));
         Ok(())
@@ -249,7 +249,7 @@ impl Backend for BrowserLane {
 }
 
 /// Send buffer that is the array itself, without a copy.
-impl SendStaging<BrowserLane> for Arc<Array> {
+impl SendStaging<BrowserLane> for Arc<WebArray> {
     fn new(_: &BrowserLane, source: &Self, _: u64) -> Result<Self> {
         Ok(source.clone())
     }

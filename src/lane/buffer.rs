@@ -23,12 +23,12 @@ pub struct Buffer<T> {
 #[derive(Debug)]
 struct Charge {
     bytes: u64,
-    budget: Arc<Budget>,
+    budget: Arc<LaneAccount>,
 }
 
 impl<T: Pod> Buffer<T> {
     /// Makes an array and charges the budget with its `bytes`.
-    pub(super) fn new(len: usize, memory: AnyObject, bytes: u64, budget: &Arc<Budget>) -> Self {
+    pub(super) fn new(len: usize, memory: AnyObject, bytes: u64, budget: &Arc<LaneAccount>) -> Self {
         let used = budget.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         budget.peak.fetch_max(used, Ordering::Relaxed);
         let charge = Arc::new(Charge { bytes, budget: budget.clone() });
@@ -90,7 +90,7 @@ impl Arg<'_> {
 
 /// Account of a lane: bytes in use, their limit set by the user, and time spent on transfers.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct LaneAccount {
     /// Number of the lane, unique in the process.
     pub(super) lane: u32,
     pub(super) used: AtomicU64,
@@ -101,7 +101,7 @@ pub(super) struct Budget {
     pub(super) down: AtomicU64,
 }
 
-impl Budget {
+impl LaneAccount {
     pub(super) fn new(limit: Option<u64>) -> Self {
         static LANES: AtomicU32 = AtomicU32::new(0);
         Self {
@@ -116,18 +116,18 @@ impl Budget {
 }
 
 /// Guard that adds the time from its creation to its drop to a counter.
-pub(super) struct Timed<'a> {
+pub(super) struct TimeGuard<'a> {
     from: Instant,
     counter: &'a AtomicU64,
 }
 
-impl<'a> Timed<'a> {
+impl<'a> TimeGuard<'a> {
     pub(super) fn new(counter: &'a AtomicU64) -> Self {
         Self { from: Instant::now(), counter }
     }
 }
 
-impl Drop for Timed<'_> {
+impl Drop for TimeGuard<'_> {
     fn drop(&mut self) {
         self.counter.fetch_add(self.from.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }

@@ -17,7 +17,7 @@ use super::Device;
 use crate::{Error, Limit, Result};
 
 /// The fault to inject: the kind of event, its number and the events so far.
-struct Fault {
+struct InjectedFault {
     kind: &'static str,
     at: u64,
     events: AtomicU64,
@@ -27,13 +27,13 @@ const ALLOCATION: &str = "allocation";
 const LAUNCH: &str = "launch";
 const COPY: &str = "copy";
 
-fn asked() -> Option<&'static Fault> {
-    static FAULT: OnceLock<Option<Fault>> = OnceLock::new();
+fn asked() -> Option<&'static InjectedFault> {
+    static FAULT: OnceLock<Option<InjectedFault>> = OnceLock::new();
     let read = || {
         let asked = std::env::var("KOLMO_FAULT").ok()?;
         let (kind, at) = asked.split_once(':')?;
         let kind = [ALLOCATION, LAUNCH, COPY].into_iter().find(|known| *known == kind)?;
-        Some(Fault { kind, at: at.parse().ok()?, events: AtomicU64::new(0) })
+        Some(InjectedFault { kind, at: at.parse().ok()?, events: AtomicU64::new(0) })
     };
     if cfg!(debug_assertions) { FAULT.get_or_init(read).as_ref() } else { None }
 }

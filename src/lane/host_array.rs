@@ -27,7 +27,7 @@ pub struct HostArray<T> {
 #[derive(Debug)]
 enum Host<T> {
     Plain(Vec<T>),
-    Own(Arc<cpu::Memory>),
+    Own(Arc<cpu::CpuArray>),
     #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "CUDA's driver alone locks pages"))]
     Locked(Box<dyn Locked>),
 }
@@ -49,7 +49,7 @@ impl<T: Pod> HostArray<T> {
     /// Large pages keep random gathers within the reach of the TLB, and creating the array takes
     /// 512 times fewer page faults.
     pub(crate) fn large(len: usize) -> Self {
-        let mut array = match cpu::Memory::new(len * size_of::<T>()) {
+        let mut array = match cpu::CpuArray::new(len * size_of::<T>()) {
             Ok(memory) if len > 0 => Self::of(Arc::new(memory)),
             _ => Self::plain(len),
         };
@@ -62,7 +62,7 @@ impl<T: Pod> HostArray<T> {
         array
     }
 
-    pub(super) fn of(memory: Arc<cpu::Memory>) -> Self {
+    pub(super) fn of(memory: Arc<cpu::CpuArray>) -> Self {
         Self { memory: Host::Own(memory) }
     }
 
@@ -72,7 +72,7 @@ impl<T: Pod> HostArray<T> {
     }
 
     /// Returns the memory if a CPU lane can work in it.
-    pub(super) fn own(&self) -> Option<&Arc<cpu::Memory>> {
+    pub(super) fn own(&self) -> Option<&Arc<cpu::CpuArray>> {
         match &self.memory {
             Host::Own(memory) => Some(memory),
             Host::Plain(_) | Host::Locked(_) => None,

@@ -1,9 +1,9 @@
 //! Launches of kernels with their arguments on a lane.
 
-use super::backend::{Backend, Watch};
+use super::backend::{Backend, OnStep};
 use super::backends::on;
 use super::object::AnyObject;
-use super::{Arg, Batch, Lane, Launch, Program, fault_injection};
+use super::{Arg, Lane, LaneBatch, Launch, Program, fault_injection};
 use crate::Result;
 use crate::kernel::{Arguments, Kernel, Precision};
 
@@ -96,7 +96,7 @@ impl Lane {
     ) -> Result<()> {
         assert!(first + count <= u64::from(u32::MAX), "steps are counted in 32 bits: {first} + {count}");
         program.cycle.iter().flatten().for_each(|launch| self.assert_own("a launch", launch.lane));
-        let steps = |count: u64, watch: Watch<'_>| on!(self, lane => lane.run(program, first, count, watch));
+        let steps = |count: u64, watch: OnStep<'_>| on!(self, lane => lane.run(program, first, count, watch));
         match fault_injection::steps(self.device(), count) {
             Some((before, lost)) => steps(before, watch).and(Err(lost)),
             None => steps(count, watch),
@@ -114,6 +114,6 @@ impl Lane {
             return self.launch(launches, 0);
         }
         let launches = launches.iter().map(|&launch| (0, launch)).collect();
-        self.submit(&Batch { launches, ..Default::default() }, 0)
+        self.submit(&LaneBatch { launches, ..Default::default() }, 0)
     }
 }

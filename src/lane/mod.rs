@@ -58,7 +58,7 @@ pub use device_spec::{DeviceSpec, OpenOptions, list, of_place, prepare_drivers};
 pub use host_array::HostArray;
 pub use queue::Lane;
 pub(crate) use self_test::SELF_TEST;
-pub(crate) use work::{Batch, ReceiveBuffer, SendBuffer};
+pub(crate) use work::{LaneBatch, ReceiveBuffer, SendBuffer};
 pub use work::{Launch, PIECE, Program};
 
 #[cfg(test)]

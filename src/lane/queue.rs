@@ -7,7 +7,7 @@ use bytemuck::Pod;
 
 use super::backend::Backend;
 use super::backends::{AnyLane, on};
-use super::buffer::{Budget, Timed};
+use super::buffer::{LaneAccount, TimeGuard};
 #[cfg(feature = "cuda")]
 use super::cuda::CudaLane;
 use super::object::AnyObject;
@@ -19,7 +19,7 @@ use crate::{Error, Limit, Result};
 #[derive(Debug, Clone)]
 pub struct Lane {
     pub(super) backend: Arc<AnyLane>,
-    pub(super) budget: Arc<Budget>,
+    pub(super) budget: Arc<LaneAccount>,
     pub(super) measured: Arc<Measured>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Measured {
 
 impl Lane {
     pub(super) fn new(backend: AnyLane, memory_limit: Option<u64>) -> Self {
-        let budget = Arc::new(Budget::new(memory_limit));
+        let budget = Arc::new(LaneAccount::new(memory_limit));
         Self { backend: Arc::new(backend), budget, measured: Arc::default() }
     }
 
@@ -187,7 +187,7 @@ impl Lane {
     pub fn upload<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
         fault_injection::copy(self.device())?;
         let at = self.place(dst, offset, src.len());
-        let _timed = Timed::new(&self.budget.up);
+        let _timed = TimeGuard::new(&self.budget.up);
         on!(self, lane => lane.upload(bytemuck::cast_slice(src), dst.memory.own(), at))
     }
 
@@ -195,7 +195,7 @@ impl Lane {
     pub fn download<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
         fault_injection::copy(self.device())?;
         let at = self.place(src, offset, dst.len());
-        let _timed = Timed::new(&self.budget.down);
+        let _timed = TimeGuard::new(&self.budget.down);
         on!(self, lane => lane.download(src.memory.own(), at, bytemuck::cast_slice_mut(dst)))
     }
 

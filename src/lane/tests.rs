@@ -81,14 +81,14 @@ fn memory_of_a_lane_is_used_on_that_lane_alone() {
         panics(&["an array", &foreign, &own], || lane.receive_buffer(&theirs, 0, 4));
         let launch = bind(&other, &theirs, &real(&other, 0)).expect("a launch");
         panics(&["a launch", &foreign, &own], || lane.launch(&[&launch], 0));
-        let batch = Batch { launches: vec![(0, &launch)], ..Batch::default() };
+        let batch = LaneBatch { launches: vec![(0, &launch)], ..LaneBatch::default() };
         panics(&["a launch", &foreign, &own], || lane.submit(&batch, 0));
         let sent = other.send_buffer(&theirs).expect("a buffer of a transfer");
         let received = other.receive_buffer(&theirs, 0, 4).expect("a buffer of a transfer");
         let of_transfer: [&str; 3] = ["a buffer of a transfer", &foreign, &own];
         panics(&of_transfer, || lane.read_sent(&sent, &mut [0u32; 4]));
         panics(&of_transfer, || lane.write_received(&received, &[0u32; 4]));
-        panics(&of_transfer, || lane.submit(&Batch { sends: vec![&sent], ..Batch::default() }, 0));
+        panics(&of_transfer, || lane.submit(&LaneBatch { sends: vec![&sent], ..LaneBatch::default() }, 0));
         // The lane accepts its own arrays.
         bind(&lane, &mine, &numbers).expect("a launch");
     }
@@ -172,8 +172,8 @@ fn every_write_changes_the_version_of_an_array() {
     let [lane, _] = pairs().swap_remove(0);
     let (from, to) = (real(&lane, 1u32), real(&lane, 2u32));
     let stamp = || {
-        let memory: &Arc<cpu::Memory> = to.memory.own();
-        crate::kernel::cpu::Memory::contents(&**memory)
+        let memory: &Arc<cpu::CpuArray> = to.memory.own();
+        crate::kernel::cpu::BindingMemory::contents(&**memory)
     };
     let writes: [(&str, &dyn Fn() -> Result<()>); 4] = [
         ("upload", &|| lane.upload(&[3], &to, 0)),

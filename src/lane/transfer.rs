@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use super::backend::{Backend, ReceiveStaging, SendStaging};
 use super::backends::on;
 use super::object::AnyObject;
-use super::{Batch, Buffer, Lane, ReceiveBuffer, SendBuffer, fault_injection};
+use super::{Buffer, Lane, LaneBatch, ReceiveBuffer, SendBuffer, fault_injection};
 use crate::Result;
 
 impl Lane {
@@ -33,7 +33,7 @@ impl Lane {
     }
 
     /// Submits a batch, of which `first` is the first step. Only a CPU lane completes it on return.
-    pub(crate) fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+    pub(crate) fn submit(&self, batch: &LaneBatch<'_>, first: u64) -> Result<()> {
         let receives = batch.receives.iter().map(|received| received.lane);
         receives.chain(batch.sends.iter().map(|sent| sent.lane)).for_each(|lane| self.assert_transfer(lane));
         batch.launches.iter().for_each(|(_, launch)| self.assert_own("a launch", launch.lane));

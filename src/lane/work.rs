@@ -80,7 +80,7 @@ pub(crate) struct ReceiveBuffer {
 
 /// Work for a lane, executed in the order of the fields.
 #[derive(Debug, Default)]
-pub(crate) struct Batch<'a> {
+pub(crate) struct LaneBatch<'a> {
     /// Buffers with received values, copied into their arrays before the launches.
     pub(crate) receives: Vec<&'a ReceiveBuffer>,
     /// Launches in their order, each with its step relative to the batch's first one.

@@ -54,12 +54,12 @@ pub struct BuiltIn {
     pub n: usize,
     /// Number of systems.
     pub batch: usize,
-    numbers: Numbers,
+    numbers: Coefficients,
     seed: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Numbers {
+enum Coefficients {
     Random,
     /// Subdiagonal dl, diagonal d and superdiagonal du, equal in all rows.
     Same([f64; 3]),
@@ -107,11 +107,11 @@ impl BuiltIn {
                 _ => Err(p.refuse(name, "a finite number")),
             };
             let (given, numbers) = match p.name {
-                "random" => (String::new(), Numbers::Random),
-                "laplace" => (String::new(), Numbers::Same([-1.0, 2.0, -1.0])),
+                "random" => (String::new(), Coefficients::Random),
+                "laplace" => (String::new(), Coefficients::Same([-1.0, 2.0, -1.0])),
                 _ => {
                     let (dl, d, du) = (number(1, "DL")?, number(2, "D")?, number(3, "DU")?);
-                    (format!(",{dl},{d},{du}"), Numbers::Same([dl, d, du]))
+                    (format!(",{dl},{d},{du}"), Coefficients::Same([dl, d, du]))
                 }
             };
             let name = format!("{}:{n}{given}{}", p.name, systems(batch));
@@ -131,14 +131,14 @@ impl BuiltIn {
         let [mut dl, mut d, mut du, mut b] = [room()?, room()?, room()?, room()?];
         let (seed, at) = (self.seed, rows.start as u64);
         match self.numbers {
-            Numbers::Random => {
+            Coefficients::Random => {
                 let side = |stream| move |k| 2.0 * uniform(seed, stream, at + k as u64) - 1.0;
                 fill(&mut dl, side(0));
                 fill(&mut du, side(1));
                 let sign = |k: usize| if uniform(seed, 2, at + k as u64) < 0.5 { -1.0 } else { 1.0 };
                 fill(&mut d, |k| sign(k) * 1.1 * (dl[k].abs() + du[k].abs()));
             }
-            Numbers::Same(numbers) => {
+            Coefficients::Same(numbers) => {
                 [&mut dl, &mut d, &mut du].into_iter().zip(numbers).for_each(|(to, v)| fill(to, |_| v));
             }
         }

@@ -7,12 +7,12 @@ pub(crate) const UNIT: f64 = 0.5 * f64::EPSILON;
 ///
 /// The result is as accurate as if rounded once from twice the digits.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Exact {
+pub(crate) struct CompensatedSum {
     pub(crate) sum: f64,
     pub(crate) lost: f64,
 }
 
-impl Exact {
+impl CompensatedSum {
     pub(crate) fn of(terms: impl IntoIterator<Item = f64>) -> Self {
         let mut sum = Self::default();
         terms.into_iter().for_each(|term| sum.add(term));
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn sums_are_enclosed_though_they_cancel() {
-        let mut sum = Exact::of([1e16, 1.0, -1e16, 1e-3]);
+        let mut sum = CompensatedSum::of([1e16, 1.0, -1e16, 1e-3]);
         sum.add_product(1.0 + f64::EPSILON, 1.0 - f64::EPSILON);
         sum.add(-1.0);
 

@@ -70,10 +70,10 @@ impl Elimination {
         n: usize,
         options: &Options,
         watch: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Option<Exact>> {
+    ) -> Result<Option<BoundedRanks>> {
         self.after = None;
-        let start = Teleport::new(graph, n, &options.seeds);
-        let met = |exact: &Exact| {
+        let start = UniformTeleport::new(graph, n, &options.seeds);
+        let met = |exact: &BoundedRanks| {
             (0..n as u32)
                 .map(|place| exact.node(graph, place))
                 .all(|node| node.half_width <= (options.relative * node.estimate).max(options.epsilon))
@@ -89,7 +89,7 @@ impl Elimination {
 }
 
 /// PageRank with its proved error bound.
-pub(super) struct Exact {
+pub(super) struct BoundedRanks {
     x: Vec<f64>,
     /// False for nodes that no path leads to from a start node: their PageRank is 0.
     reached: Vec<bool>,
@@ -100,7 +100,7 @@ pub(super) struct Exact {
     relative: bool,
 }
 
-impl Exact {
+impl BoundedRanks {
     pub(super) fn node(&self, graph: &Graph, place: u32) -> Node {
         let x = self.x[place as usize];
         let error = match (self.reached[place as usize], self.relative) {
@@ -114,14 +114,14 @@ impl Exact {
 }
 
 /// Teleport distribution s.
-struct Teleport {
+struct UniformTeleport {
     /// True for each node i with a teleport probability s_i > 0.
     at: Vec<bool>,
     /// Teleport probability of each node for which `at` is true.
     share: DoubleWord,
 }
 
-impl Teleport {
+impl UniformTeleport {
     fn new(graph: &Graph, n: usize, seeds: &[u32]) -> Self {
         let mut at = vec![seeds.is_empty(); n];
         for &seed in seeds {
@@ -154,14 +154,14 @@ impl Teleport {
         graph: &Graph,
         options: &Options,
         watch: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Option<Exact>> {
+    ) -> Result<Option<BoundedRanks>> {
         let (damping, relative) = (options.damping, options.seeds.is_empty());
         let reached = self.reached(graph);
-        let factors = Factors::<T>::new(graph, self, damping, watch)?;
+        let factors = LuFactors::<T>::new(graph, self, damping, watch)?;
         let rest = DoubleWord::from(1.0) + DoubleWord::from(-damping);
         let b: Vec<T> = (0..self.at.len()).map(|i| T::from(rest * self.of(i))).collect();
         let mut x: Vec<DoubleWord> = factors.solve(b).into_iter().map(T::into).collect();
-        let mut best: Option<Exact> = None;
+        let mut best: Option<BoundedRanks> = None;
         for _ in 0..=CORRECTIONS {
             watch()?;
             let (r, rounding) = self.residual(graph, &x, (damping, rest));
@@ -171,7 +171,7 @@ impl Teleport {
             }
             let (hi, reached) = (x.iter().map(|x| x.hi).collect(), reached.clone());
             let rounding = self.bound(rounding.into_iter(), rest.hi);
-            best = Some(Exact { x: hi, reached, bound, rounding, relative });
+            best = Some(BoundedRanks { x: hi, reached, bound, rounding, relative });
             let part = |sign: fn(DoubleWord) -> DoubleWord| {
                 let positive = |&r: &DoubleWord| if sign(r).hi > 0.0 { sign(r) } else { 0.0.into() };
                 factors.solve(r.iter().map(positive).map(T::from).collect()).into_iter().map(T::into)
@@ -252,16 +252,16 @@ impl From<DoubleWord> for f64 {
 ///
 /// Row i of `entries` is divided by pivot i left of the diagonal. Right of it are the entries for
 /// later nodes, each as it was when that node was eliminated.
-struct Factors<T> {
+struct LuFactors<T> {
     n: usize,
     entries: Vec<T>,
     pivots: Vec<T>,
 }
 
-impl<T: EliminationNumber> Factors<T> {
+impl<T: EliminationNumber> LuFactors<T> {
     fn new(
         graph: &Graph,
-        start: &Teleport,
+        start: &UniformTeleport,
         damping: f64,
         watch: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Self> {

@@ -305,7 +305,7 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
     }
 
     fn enumerate(self) -> impl Parallel<Item = (usize, Self::Item)> {
-        Zip(Numbers(0..self.items()), self)
+        Zip(IndexRange(0..self.items()), self)
     }
 
     fn map<R>(self, f: impl Fn(Self::Item) -> R + Sync) -> impl Parallel<Item = R> {
@@ -405,7 +405,7 @@ impl IntoParallel for Range<usize> {
     type Item = usize;
 
     fn into_par_iter(self) -> impl Parallel<Item = usize> {
-        Numbers(self)
+        IndexRange(self)
     }
 }
 
@@ -430,7 +430,7 @@ impl<T: Send> IntoParallel for Vec<T> {
 
     fn into_par_iter(self) -> impl Parallel<Item = T> {
         let items: Vec<_> = self.into_iter().map(|item| Mutex::new(Some(item))).collect();
-        Numbers(0..items.len()).map(move |k| lock(&items[k]).take().expect("an item is taken once"))
+        IndexRange(0..items.len()).map(move |k| lock(&items[k]).take().expect("an item is taken once"))
     }
 }
 
@@ -445,7 +445,7 @@ pub(crate) trait ParallelSlice<T>: AsRef<[T]> + AsMut<[T]> {
         T: Sync + 's,
     {
         let all = self.as_ref();
-        Numbers(0..all.len().div_ceil(size)).map(move |k| &all[k * size..all.len().min((k + 1) * size)])
+        IndexRange(0..all.len().div_ceil(size)).map(move |k| &all[k * size..all.len().min((k + 1) * size)])
     }
 
     fn par_iter_mut(&mut self) -> SliceMut<'_, T> {
@@ -460,16 +460,16 @@ pub(crate) trait ParallelSlice<T>: AsRef<[T]> + AsMut<[T]> {
         let all = SliceMut::new(self.as_mut());
         let count = all.len.div_ceil(size);
         // SAFETY: each number is taken once, and chunks of different numbers are disjoint.
-        Numbers(0..count).map(move |k| unsafe { all.part(k * size..all.len.min((k + 1) * size)) })
+        IndexRange(0..count).map(move |k| unsafe { all.part(k * size..all.len.min((k + 1) * size)) })
     }
 }
 
 impl<T> ParallelSlice<T> for [T] {}
 
-struct Numbers(Range<usize>);
+struct IndexRange(Range<usize>);
 
 // SAFETY: numbers are copies.
-unsafe impl Parallel for Numbers {
+unsafe impl Parallel for IndexRange {
     type Item = usize;
 
     fn items(&self) -> usize {

@@ -17,16 +17,16 @@ use crate::parallel::backoff::Spin;
 
 /// Function that a loop calls with each item number.
 #[derive(Clone, Copy)]
-struct Item(*const (dyn Fn(usize) + Sync));
+struct LoopBody(*const (dyn Fn(usize) + Sync));
 
 // SAFETY: any thread may call the function, and it lives while threads are in its loop.
-unsafe impl Send for Item {}
+unsafe impl Send for LoopBody {}
 // SAFETY: as above.
-unsafe impl Sync for Item {}
+unsafe impl Sync for LoopBody {}
 
 /// A fixed set of threads that execute loops started by one of them, the leader.
 pub(crate) struct Team {
-    rounds: Rounds<Item>,
+    rounds: Rounds<LoopBody>,
     /// Payload of the first panic in a loop.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -119,7 +119,7 @@ impl Team {
         opened: impl FnOnce(),
     ) -> Option<Box<dyn Any + Send>> {
         // SAFETY: the loop ends, with no thread in it, before this call does.
-        let item = Item(unsafe {
+        let item = LoopBody(unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(item)
         });
         // SAFETY: only the leader opens loops, each after the end of the last one below.
@@ -139,7 +139,7 @@ impl Team {
     /// # Safety
     /// Requirements of [`Rounds::take_part`].
     unsafe fn take_part(&self, thread: usize) {
-        let each = |Item(item): Item, k| {
+        let each = |LoopBody(item): LoopBody, k| {
             // SAFETY: the loop does not end before this thread has left it.
             let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*item)(k) }));
             if let Err(panic) = done {

@@ -95,7 +95,7 @@ impl Tuned {
 
 /// Result of a search in the folder for a key.
 #[derive(Debug)]
-pub enum Found {
+pub enum StoredTuning {
     /// Measurements of this device.
     Tuned(Box<Tuned>),
     /// No measurements yet.
@@ -156,12 +156,12 @@ pub fn save(folder: &Path, tuned: &Tuned) -> Result<PathBuf> {
 }
 
 /// Reads the file of `key`.
-pub fn load(folder: &Path, key: &Key) -> Found {
+pub fn load(folder: &Path, key: &Key) -> StoredTuning {
     let path = path(folder, key);
-    let unusable = |why: String| Found::Unusable(format!("{}: {why}", path.display()));
+    let unusable = |why: String| StoredTuning::Unusable(format!("{}: {why}", path.display()));
     let text = match read(&path) {
         Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Found::Absent,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return StoredTuning::Absent,
         Err(e) => return unusable(e.to_string()),
     };
     #[derive(Deserialize)]
@@ -191,7 +191,7 @@ pub fn load(folder: &Path, key: &Key) -> Found {
         )),
         Ok(tuned) => match unsound(&tuned) {
             Some(why) => unusable(why.to_owned()),
-            None => Found::Tuned(Box::new(tuned)),
+            None => StoredTuning::Tuned(Box::new(tuned)),
         },
         Err(e) => unusable(e.to_string()),
     }
@@ -300,9 +300,9 @@ mod tests {
         }
     }
 
-    fn why(found: Found) -> String {
+    fn why(found: StoredTuning) -> String {
         match found {
-            Found::Unusable(why) => why,
+            StoredTuning::Unusable(why) => why,
             other => panic!("{other:?}"),
         }
     }
@@ -316,13 +316,13 @@ mod tests {
         let path = save(&folder, &tuned).unwrap();
 
         assert_eq!(path.file_name().unwrap(), "lanes-cuda-big-gpu-2-f64.json");
-        let Found::Tuned(found) = load(&folder, &tuned.key) else { panic!("not found") };
+        let StoredTuning::Tuned(found) = load(&folder, &tuned.key) else { panic!("not found") };
         assert_eq!(found.key, tuned.key);
         for n in [1, 1000, 30_000, 2_000_000, 1_000_000_000] {
             assert_eq!(found.lanes(n), tuned.lanes(n), "n = {n}");
         }
         let other = Key { precision: "f32".into(), ..tuned.key.clone() };
-        assert!(matches!(load(&folder, &other), Found::Absent));
+        assert!(matches!(load(&folder, &other), StoredTuning::Absent));
         // Another device with equal letters and digits.
         let other = Key { device: "Big (GPU) 2".into(), ..tuned.key.clone() };
         assert!(why(load(&folder, &other)).contains("measured on Big GPU (2)"));
@@ -375,7 +375,7 @@ mod tests {
         std::fs::write(&path, &text).unwrap();
         let newer = Key { driver: "1.3".into(), ..tuned.key.clone() };
         assert!(why(load(place.path(), &newer)).contains("the driver '1.2', but the current one is '1.3'"));
-        assert!(matches!(load(&place.path().join("none"), &tuned.key), Found::Absent));
+        assert!(matches!(load(&place.path().join("none"), &tuned.key), StoredTuning::Absent));
     }
 
     #[test]
@@ -390,7 +390,7 @@ mod tests {
         std::fs::write(place.path().join("lanes-broken.json"), "{").unwrap();
         std::fs::write(place.path().join("other.json"), "{").unwrap();
 
-        let Found::Tuned(found) = load(place.path(), &tuned.key) else { panic!("not found") };
+        let StoredTuning::Tuned(found) = load(place.path(), &tuned.key) else { panic!("not found") };
 
         assert_eq!(found.unknown, ["colour", "key.mood"]);
         assert_eq!(found.bytes_per_second, tuned.bytes_per_second);

@@ -10,7 +10,7 @@ use crate::{Invalid, Result};
 /// Rows or entries that one thread processes at a time.
 const BLOCK: usize = 1 << 12;
 
-/// Largest number of shares of the rows in [`Entries`].
+/// Largest number of shares of the rows in [`EntryPieces`].
 const MOST_SHARES: usize = 16;
 
 /// A sparse matrix in compressed rows, with ascending, distinct columns in each row.
@@ -31,14 +31,14 @@ impl Default for CsrMatrix {
 }
 
 /// Offset of an entry: `u32` if it can count all of them, else `usize`.
-pub trait Place: Copy + Default + Send + Sync {
+pub trait Offset: Copy + Default + Send + Sync {
     /// Converts an offset, which must fit.
     fn of(place: usize) -> Self;
     /// Returns the offset as `usize`.
     fn at(self) -> usize;
 }
 
-impl Place for usize {
+impl Offset for usize {
     #[inline]
     fn of(place: usize) -> Self {
         place
@@ -50,7 +50,7 @@ impl Place for usize {
     }
 }
 
-impl Place for u32 {
+impl Offset for u32 {
     #[inline]
     fn of(place: usize) -> Self {
         place as Self
@@ -65,7 +65,7 @@ impl Place for u32 {
 /// Entries of a matrix in pieces, for parallel loops over shares of the rows.
 ///
 /// The thread of a share reads all pieces with entries in these rows.
-pub(crate) struct Entries<E> {
+pub(crate) struct EntryPieces<E> {
     pieces: usize,
     of_piece: E,
     /// Number of rows per share.
@@ -74,7 +74,7 @@ pub(crate) struct Entries<E> {
     reaches: Vec<(usize, usize)>,
 }
 
-impl<E: Fn(usize) -> I + Sync, I: Iterator<Item = (u32, C, V)>, C, V> Entries<E> {
+impl<E: Fn(usize) -> I + Sync, I: Iterator<Item = (u32, C, V)>, C, V> EntryPieces<E> {
     /// Prepares loops over the entries of `pieces` pieces; `of_piece` returns those of each.
     pub(crate) fn new(rows: usize, pieces: usize, of_piece: E) -> Self {
         // Several shares of one piece would each read all of it.
@@ -117,7 +117,7 @@ impl<E: Fn(usize) -> I + Sync, I: Iterator<Item = (u32, C, V)>, C, V> Entries<E>
 ///
 /// `entries` returns each of `pieces` parts of the entries. Returns the rows' offsets, and columns
 /// and values of all entries.
-pub(crate) fn group<P: Place, C: Copy + Zeroable + Send, V: Copy + Zeroable + Send, I>(
+pub(crate) fn group<P: Offset, C: Copy + Zeroable + Send, V: Copy + Zeroable + Send, I>(
     rows: usize,
     (pieces, entries): (usize, impl Fn(usize) -> I + Sync),
 ) -> (Vec<P>, Vec<C>, Vec<V>)
@@ -125,7 +125,7 @@ where
     I: Iterator<Item = (u32, C, V)>,
 {
     let mut starts = vec![P::default(); rows + 1];
-    let entries = Entries::new(rows, pieces, entries);
+    let entries = EntryPieces::new(rows, pieces, entries);
     entries.add_to(&mut starts[1..], |length, _, _| *length = P::of(length.at() + 1));
     add_up(&mut starts);
     let nnz = starts[rows].at();
@@ -153,19 +153,19 @@ where
 }
 
 /// Converts lengths, after a leading 0, to offsets.
-fn add_up<P: Place>(lengths: &mut [P]) {
+fn add_up<P: Offset>(lengths: &mut [P]) {
     for i in 1..lengths.len() {
         lengths[i] = P::of(lengths[i].at() + lengths[i - 1].at());
     }
 }
 
 /// Resets counters, which are at the rows' ends, to the rows' starts.
-fn rewind<P: Place>(starts: &mut [P]) {
+fn rewind<P: Offset>(starts: &mut [P]) {
     starts.copy_within(..starts.len() - 1, 1);
     starts[0] = P::default();
 }
 
-impl<V: Copy + Zeroable + Send + Sync, P: Place> CsrMatrix<V, P> {
+impl<V: Copy + Zeroable + Send + Sync, P: Offset> CsrMatrix<V, P> {
     /// Groups entries by row, keeping their order within a row.
     ///
     /// `pieces` is a number of pieces, and a function that returns the entries of each. Threads

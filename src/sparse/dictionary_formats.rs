@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use foldhash::fast::FixedState;
 
-use super::hyb::{Shape, Store};
-use super::{Layout, RowSource};
+use super::hyb::{EntryStore, SliceLayout};
+use super::{HybLayout, RowSource};
 use crate::kernel::Number;
 use crate::util::memory::zeroed;
 
@@ -48,7 +48,7 @@ struct Codes<'a, F> {
     code: F,
 }
 
-impl<T: Number, F: Fn(u32, T) -> u32 + Copy + Send> Store<T> for Codes<'_, F> {
+impl<T: Number, F: Fn(u32, T) -> u32 + Copy + Send> EntryStore<T> for Codes<'_, F> {
     fn split_off(&mut self, entries: usize) -> Self {
         Self { entries: self.entries.split_off_mut(..entries).unwrap_or_default(), ..*self }
     }
@@ -63,14 +63,14 @@ impl Coded {
     ///
     /// A word has the column in its low `bits` bits, and the value's number above them.
     pub fn packed<T: Number>(
-        layout: &Layout,
+        layout: &HybLayout,
         slices: Range<usize>,
         total: usize,
         bits: u32,
         dictionary: &Dictionary<T>,
         row: RowSource<'_, T>,
     ) -> Self {
-        let mut shape = Shape::new(layout, slices, total);
+        let mut shape = SliceLayout::new(layout, slices, total);
         let mut entries: Vec<u32> = zeroed(shape.entries);
         let code = |column: u32, value: T| dictionary.numbers[&value.bits()] << bits | column;
         shape.fill(layout, Codes { entries: &mut entries, code }, row);

@@ -20,7 +20,7 @@ use crate::util::memory::zeroed;
 /// Largest number of patterns (distinct rows): their numbers have two bytes.
 pub const MOST_PATTERNS: usize = 1 << 16;
 
-type Set<K> = IndexSet<K, FixedState>;
+type KeySet<K> = IndexSet<K, FixedState>;
 
 /// Returns the largest number of distinct values that fit into a word next to a column index.
 pub fn most_values(columns: usize) -> usize {
@@ -31,19 +31,19 @@ pub fn most_values(columns: usize) -> usize {
 }
 
 /// Message that a kind of repetition has too many distinct items.
-pub type TooMany = String;
+pub type TooManyItems = String;
 
 /// Result of a search for repetition in rows.
 #[derive(Debug)]
 pub struct Repetition<T> {
     /// Tables of distinct rows, with the number of each row's pattern.
-    pub patterns: Result<Patterns<T>, TooMany>,
+    pub patterns: Result<Patterns<T>, TooManyItems>,
     /// Distinct values, the first of which is 0.
-    pub values: Result<Vec<T>, TooMany>,
+    pub values: Result<Vec<T>, TooManyItems>,
 }
 
 /// Rows to search.
-pub struct Rows<'a, T> {
+pub struct RowSet<'a, T> {
     /// Repeated rows; their widths and exit rates repeat, too.
     pub repeats: &'a Repeats,
     /// Element of the vector that corresponds to row 0.
@@ -65,11 +65,11 @@ struct Over {
     exits: AtomicBool,
     values: AtomicBool,
     /// Lists so far, to end the search for patterns before a task alone has too many.
-    seen: Seen,
+    seen: SeenHashes,
 }
 
 /// Set of hashes of the lists of all tasks. Its size is at most the number of distinct lists.
-struct Seen {
+struct SeenHashes {
     /// One bit per hash; empty if there are too few rows to exceed [`MOST_PATTERNS`].
     bits: Vec<AtomicU64>,
     count: AtomicUsize,
@@ -78,7 +78,7 @@ struct Seen {
 /// Number of hashes: about 75 000 distinct lists have 65 537 different ones.
 const HASHES: usize = 1 << 18;
 
-impl Seen {
+impl SeenHashes {
     fn new(rows: usize) -> Self {
         let words = if rows > MOST_PATTERNS { HASHES / 64 } else { 0 };
         let bits = std::iter::repeat_with(AtomicU64::default).take(words).collect();
@@ -101,13 +101,13 @@ struct TaskRepetition<'a> {
     over: &'a Over,
     most_values: usize,
     /// Distinct lists: length of the ELL part, then offset and value's bits of each entry.
-    lists: Set<Box<[u64]>>,
+    lists: KeySet<Box<[u64]>>,
     /// Distinct pairs of a list's number and the bits of an exit rate.
-    full: Set<(u32, u64)>,
+    full: KeySet<(u32, u64)>,
     /// Number of each row's list, or of its pair in `full` if `full_ids`.
     ids: Vec<u16>,
     full_ids: bool,
-    values: Set<u64>,
+    values: KeySet<u64>,
     /// Number, list and exit rate of the last row.
     last: (u16, Vec<u64>, u64),
 }
@@ -119,8 +119,8 @@ fn task(repeats: &Repeats) -> usize {
 }
 
 /// Searches rows for repetition; at most `most_values` distinct values can be numbered.
-pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> {
-    let seen = Seen::new(rows.repeats.rows());
+pub fn find<T: Number>(rows: &RowSet<'_, T>, most_values: usize) -> Repetition<T> {
+    let seen = SeenHashes::new(rows.repeats.rows());
     let over = Over { patterns: false.into(), exits: false.into(), values: false.into(), seen };
     let found: Vec<TaskRepetition<'_>> = rows
         .repeats
@@ -129,7 +129,7 @@ pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> 
         .map(|here| TaskRepetition::look(rows, here, most_values, &over))
         .collect();
 
-    let mut values = Set::default();
+    let mut values = KeySet::default();
     values.insert(T::ZERO.bits());
     if !given_up(&over.values) {
         found.iter().for_each(|f| values.extend(f.values.iter().copied()));
@@ -154,15 +154,15 @@ fn give_up(flag: &AtomicBool) {
 }
 
 impl<'a> TaskRepetition<'a> {
-    fn look<T: Number>(rows: &Rows<'_, T>, here: Range<usize>, most_values: usize, over: &'a Over) -> Self {
+    fn look<T: Number>(rows: &RowSet<'_, T>, here: Range<usize>, most_values: usize, over: &'a Over) -> Self {
         let mut found = Self {
             over,
             most_values,
-            lists: Set::default(),
-            full: Set::default(),
+            lists: KeySet::default(),
+            full: KeySet::default(),
             ids: Vec::with_capacity(here.len()),
             full_ids: true,
-            values: Set::default(),
+            values: KeySet::default(),
             last: (0, Vec::new(), 0),
         };
         let (mut entries, mut list) = (Vec::new(), Vec::new());
@@ -202,7 +202,7 @@ impl<'a> TaskRepetition<'a> {
         };
         if number >= MOST_PATTERNS || given_up(&self.over.patterns) {
             give_up(&self.over.patterns);
-            (self.lists, self.full, self.ids) = (Set::default(), Set::default(), Vec::new());
+            (self.lists, self.full, self.ids) = (KeySet::default(), KeySet::default(), Vec::new());
             return false;
         }
         let mut id = number;
@@ -241,10 +241,10 @@ fn patterns<T: Number>(
     found: &[TaskRepetition<'_>],
     repeats: &Repeats,
     exits_over: bool,
-) -> Result<Patterns<T>, TooMany> {
+) -> Result<Patterns<T>, TooManyItems> {
     let rows = repeats.rows();
-    let mut lists: Set<&[u64]> = Set::default();
-    let mut full: Set<(u32, u64)> = Set::default();
+    let mut lists: KeySet<&[u64]> = KeySet::default();
+    let mut full: KeySet<(u32, u64)> = KeySet::default();
     let mut maps = Vec::with_capacity(found.len());
     for f in found {
         let list_map: Vec<u32> = f.lists.iter().map(|list| lists.insert_full(list).0 as u32).collect();
@@ -258,7 +258,7 @@ fn patterns<T: Number>(
             return Err(format!("more than {MOST_PATTERNS} different rows"));
         }
     }
-    let with_exit = |full: &Set<(u32, u64)>| {
+    let with_exit = |full: &KeySet<(u32, u64)>| {
         full.iter().map(|&(list, exit)| (lists[list as usize], exit)).collect::<Vec<_>>()
     };
     let mut table = Patterns::new(&with_exit(&full), false)?;
@@ -290,7 +290,7 @@ mod tests {
     fn look(rows: &[Vec<(u32, f64)>], exit: &[f64], most_values: usize) -> Repetition<f64> {
         let row = |i: usize, out: &mut Vec<(u32, f64)>| out.extend_from_slice(&rows[i]);
         let repeats = &Repeats::new(rows.len(), []);
-        find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row }, most_values)
+        find(&RowSet { repeats, own: 0, exit, width: &|_| 2, row: &row }, most_values)
     }
 
     /// Restores rows from patterns: (ELL part without zeros, COO part, exit rate).
@@ -346,7 +346,7 @@ mod tests {
         };
         let (repeats, exit) = (&Repeats::new(rows, []), &vec![1.0; rows]);
 
-        let found = find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row }, 1000);
+        let found = find(&RowSet { repeats, own: 0, exit, width: &|_| 2, row: &row }, 1000);
 
         assert!(found.patterns.unwrap_err().contains("65536") && found.values.is_err());
         // After about 75 000 rows, one of at most 25 tasks has found more than 1000 values.

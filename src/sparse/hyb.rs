@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::{BLOCK, CsrMatrix, Layout, SLICE};
+use super::{BLOCK, CsrMatrix, HybLayout, SLICE};
 use crate::kernel::Number;
 use crate::parallel::*;
 use crate::util::memory::zeroed;
@@ -45,7 +45,7 @@ pub type RowSource<'a, T> = &'a (dyn Fn(usize, &mut Vec<(u32, T)>) + Sync);
 ///
 /// Chunks begin at multiples of [`BLOCK`] rows, and so must the first slice. A single block may
 /// exceed the limit.
-pub fn cut(layout: &Layout, slices: Range<usize>, most_entries: u64) -> Vec<Range<usize>> {
+pub fn cut(layout: &HybLayout, slices: Range<usize>, most_entries: u64) -> Vec<Range<usize>> {
     const SLICES: usize = BLOCK / SLICE;
     let mut chunks = Vec::new();
     let (mut first, mut held) = (slices.start, 0u64);
@@ -67,7 +67,7 @@ pub fn cut(layout: &Layout, slices: Range<usize>, most_entries: u64) -> Vec<Rang
 }
 
 /// Arrays to which entries are written, independent of the form of an entry.
-pub(super) trait Store<T>: Send + Sized {
+pub(super) trait EntryStore<T>: Send + Sized {
     fn split_off(&mut self, entries: usize) -> Self;
     /// Writes entry `at` with this column and value; value 0 is padding.
     fn set(&mut self, at: usize, column: u32, value: T);
@@ -78,7 +78,7 @@ struct PlainStore<'a, T> {
     values: &'a mut [T],
 }
 
-impl<T: Number> Store<T> for PlainStore<'_, T> {
+impl<T: Number> EntryStore<T> for PlainStore<'_, T> {
     fn split_off(&mut self, entries: usize) -> Self {
         Self {
             columns: self.columns.split_off_mut(..entries).unwrap_or_default(),
@@ -94,7 +94,7 @@ impl<T: Number> Store<T> for PlainStore<'_, T> {
 
 /// Arrangement of a range of slices in memory.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct SliceLayout {
     slices: Range<usize>,
     pub(super) rows: usize,
     /// [`HEADER`] words per slice, and space for COO pointers.
@@ -114,12 +114,12 @@ struct FillTask<'a, S> {
     tail_start: usize,
 }
 
-impl Shape {
+impl SliceLayout {
     /// Computes the arrangement of the given slices of a matrix of `total` rows.
     ///
     /// # Panics
     /// If the chunk has 2³² entries or more (see [`cut`]).
-    pub(super) fn new(layout: &Layout, slices: Range<usize>, total: usize) -> Self {
+    pub(super) fn new(layout: &HybLayout, slices: Range<usize>, total: usize) -> Self {
         let (widths, tails) = (&layout.widths[slices.clone()], &layout.tails[slices.clone()]);
         let rows = (slices.end * SLICE).min(total) - slices.start * SLICE;
         let ell: usize = widths.iter().map(|&w| w as usize * SLICE).sum();
@@ -144,9 +144,9 @@ impl Shape {
     ///
     /// # Panics
     /// If a row's length differs from the layout's.
-    pub(super) fn fill<T: Number, S: Store<T>>(
+    pub(super) fn fill<T: Number, S: EntryStore<T>>(
         &mut self,
-        layout: &Layout,
+        layout: &HybLayout,
         mut all: S,
         row: RowSource<'_, T>,
     ) {
@@ -185,8 +185,8 @@ impl<T: Number> Hyb<T> {
     /// # Panics
     /// If a row's length differs from the layout's, or the chunk has 2³² entries or more (see
     /// [`cut`]).
-    pub fn build(layout: &Layout, slices: Range<usize>, total: usize, row: RowSource<'_, T>) -> Self {
-        let mut shape = Shape::new(layout, slices, total);
+    pub fn build(layout: &HybLayout, slices: Range<usize>, total: usize, row: RowSource<'_, T>) -> Self {
+        let mut shape = SliceLayout::new(layout, slices, total);
         let (mut columns, mut values) = (zeroed::<u32>(shape.entries), zeroed::<T>(shape.entries));
         shape.fill(layout, PlainStore { columns: &mut columns, values: &mut values }, row);
         Self { rows: shape.rows, slices: shape.words, columns, values }
@@ -226,7 +226,7 @@ impl<T: Number> Hyb<T> {
     }
 }
 
-fn fill<T: Number, S: Store<T>>(
+fn fill<T: Number, S: EntryStore<T>>(
     task: FillTask<'_, S>,
     widths: &[u32],
     tails: &[u32],
@@ -296,7 +296,7 @@ mod tests {
 
     type Rows = Vec<Vec<(u32, f64)>>;
 
-    fn build(rows: &[Vec<(u32, f64)>], layout: &Layout, slices: Range<usize>) -> Hyb<f64> {
+    fn build(rows: &[Vec<(u32, f64)>], layout: &HybLayout, slices: Range<usize>) -> Hyb<f64> {
         Hyb::build(layout, slices, rows.len(), &|i, row| row.extend_from_slice(&rows[i]))
     }
 
@@ -333,7 +333,7 @@ mod tests {
         for rows in [0..5, 0..2, 2..5] {
             let part = &figure()[rows.clone()];
             let tail = part.iter().map(|row| row.len() as u32 - row.len().min(2) as u32).sum();
-            let layout = Layout { widths: vec![2], tails: vec![tail] };
+            let layout = HybLayout { widths: vec![2], tails: vec![tail] };
             let stored = read(&build(part, &layout, 0..1));
             assert_eq!(stored, (ell[rows.clone()].to_vec(), coo[rows].to_vec()));
         }

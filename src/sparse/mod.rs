@@ -18,12 +18,12 @@ pub use crate::kernel::cpu::simd::SLICE;
 pub use coo::Coo;
 pub(crate) use coo::returned;
 pub(crate) use csr::group;
-pub use csr::{CsrMatrix, Place};
+pub use csr::{CsrMatrix, Offset};
 pub use dictionary_formats::{Coded, Dictionary, column_bits};
 pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};
 pub use periodic_rows::{Repeat, Repeats};
-pub use width::Layout;
+pub use width::HybLayout;
 
 /// Row ranges are split at multiples of this number, which keeps slices and blocks whole.
 pub const BLOCK: usize = 256;

@@ -6,11 +6,11 @@ pub use crate::kernel::cpu::simd::TILE;
 pub const PLACES: usize = 1 << 14;
 
 /// Pattern numbers of the rows of a tile, which are [`TILE`] neighbouring rows.
-pub type Key = [u16; TILE];
+pub type TileKey = [u16; TILE];
 
 /// Returns the slot of a tile in a table of tiles.
 #[inline(always)]
-pub fn place(key: &Key) -> usize {
+pub fn place(key: &TileKey) -> usize {
     // Products that do not wait for each other.
     const ODD: [u64; TILE / 4] =
         [0x9E37_79B9_7F4A_7C15, 0xD1B5_4A32_D192_ED03, 0x8CB9_2BA7_2F3D_8DD7, 0xABC9_8388_FB8F_AC03];
@@ -23,7 +23,7 @@ pub fn place(key: &Key) -> usize {
 ///
 /// The table has [`PLACES`] slots; a tile replaces another one in its slot.
 pub fn missed(ids: &[u16]) -> f64 {
-    let mut table: Vec<Option<Key>> = vec![None; PLACES];
+    let mut table: Vec<Option<TileKey>> = vec![None; PLACES];
     let (tiles, _) = ids.as_chunks::<TILE>();
     let mut pass = || tiles.iter().filter(|&&key| table[place(&key)].replace(key) != Some(key)).count();
     pass();

@@ -12,7 +12,7 @@ pub(crate) use crate::kernel::cpu::gather::{Entries, plus_product};
 use crate::kernel::cpu::simd::At;
 
 /// Matrix of a chunk for the CPU implementation; rows are counted in the chunk.
-pub(crate) trait Matrix<T: Number>: Copy + Sync {
+pub(crate) trait ChunkMatrix<T: Number>: Copy + Sync {
     /// Sets `sums[r]` to the ELL entries of row r of a slice times x.
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]);
     /// Returns the words with the slices.
@@ -66,7 +66,7 @@ pub(crate) struct Plain<'a, T> {
     pub(crate) values: &'a [T],
 }
 
-impl<T: Number> Matrix<T> for Plain<'_, T> {
+impl<T: Number> ChunkMatrix<T> for Plain<'_, T> {
     #[inline(always)]
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let ell = ell(self.slices, slice);

@@ -5,14 +5,14 @@ use crate::parallel::*;
 
 /// Layout of a matrix: the ELL width and the number of COO entries of each slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub struct HybLayout {
     /// ELL width of each slice.
     pub widths: Vec<u32>,
     /// Number of COO entries of each slice.
     pub tails: Vec<u32>,
 }
 
-impl Layout {
+impl HybLayout {
     /// Lays out rows of these lengths; `value_bytes` is the size of one value.
     ///
     /// A slice gets the width that moves the fewest bytes. An entry of the COO part counts twice,
@@ -77,7 +77,7 @@ mod tests {
     fn one_long_row_moves_into_the_tail_and_equal_ones_do_not() {
         let mut lengths = [5; 128];
         lengths[7] = 80;
-        let layout = Layout::new(&lengths, 8);
+        let layout = HybLayout::new(&lengths, 8);
         assert_eq!((layout.widths, layout.tails), (vec![5, 5], vec![75, 0]));
     }
 }

@@ -11,10 +11,10 @@
 use std::ops::Range;
 
 use super::chain::statistics::MatrixStatistics;
-use super::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
-use super::iteration::{Accumulators, Iteration, Target, Which};
+use super::context::{Context, DEFAULT_VECTORS, DueTime, scaled, unscaled, vector_capacity};
+use super::iteration::{Accumulators, IterateSum, Iteration, Which};
 use super::numerics::chebyshev_coefficients::{RANGE, Series, products};
-use super::session::Session;
+use super::session::RunSession;
 use super::solution::{Bound, Expanded, Expansion, TimeResult};
 use crate::kernel::Number;
 use crate::{Invalid, Result};
@@ -39,15 +39,15 @@ pub(super) fn saves(lambda: f64, epsilon: f64, factor: f64) -> bool {
 
 /// Requested time with an expansion that is still being summed.
 struct OpenExpansion<T> {
-    due: Due,
-    target: Target<T>,
-    certificate: Certificate,
+    due: DueTime,
+    target: IterateSum<T>,
+    certificate: CertifiedSeries,
     /// Sums for each reward: its value at the time, and α times its value accumulated until then.
     rewards: Vec<(f64, f64)>,
 }
 
 /// Series of an expansion, and the error bound of its partial sums for initial vectors of norm ≤ 1.
-pub(super) struct Certificate {
+pub(super) struct CertifiedSeries {
     pub(super) series: Series,
     /// Error bound to reach: ε, or the smallest bound that rounding permits.
     goal: f64,
@@ -60,7 +60,7 @@ pub(super) struct Certificate {
 }
 
 /// State of an expansion after a check.
-pub(super) enum Outcome {
+pub(super) enum ExpansionState {
     Open,
     /// The sum is within its goal.
     Met(Bound),
@@ -69,9 +69,9 @@ pub(super) enum Outcome {
 }
 
 /// Upper bounds of the norms of the recurrence's vectors v_0, v_1, …
-pub(super) struct Norms(pub(super) Vec<f64>);
+pub(super) struct RecurrenceNorms(pub(super) Vec<f64>);
 
-impl Norms {
+impl RecurrenceNorms {
     /// Adds a measured norm, raised by the rounding of its blockwise sum.
     fn push<T: Number>(&mut self, measured: f64) {
         self.0.push(measured * (1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-8));
@@ -98,7 +98,7 @@ impl Norms {
     }
 }
 
-impl Certificate {
+impl CertifiedSeries {
     /// Starts an expansion with the error bound `fixed`; `step` bounds the rounding of a step.
     pub(super) fn new(lambda: f64, epsilon: f64, fixed: f64, step: f64) -> Self {
         let goal = epsilon.max(2.0 * (step * lambda + fixed));
@@ -126,9 +126,9 @@ impl Certificate {
     pub(super) fn check<T: Number>(
         &mut self,
         steps: Range<u64>,
-        norms: &Norms,
+        norms: &RecurrenceNorms,
         statistics: &MatrixStatistics<T>,
-    ) -> Outcome {
+    ) -> ExpansionState {
         let to = steps.end;
         for k in steps.start as usize..to as usize {
             self.steps += norms.defect(k, statistics) * self.series.excess[k];
@@ -138,24 +138,24 @@ impl Certificate {
         let budget = self.goal - self.fixed - self.steps;
         let hopeless = budget.is_nan() || budget < 0.0 || out_of_terms;
         if to < self.next && !hopeless {
-            return Outcome::Open;
+            return ExpansionState::Open;
         }
         let bound = self.bound::<T>(to - 1, norms);
         if bound.total() <= self.goal {
-            return Outcome::Met(bound);
+            return ExpansionState::Met(bound);
         }
         if hopeless {
-            return Outcome::Hopeless;
+            return ExpansionState::Hopeless;
         }
         let [own, next] = norms.last();
         self.next = self.within(self.last_term(to, own.max(next)).max(to + to / 64)) + 1;
-        Outcome::Open
+        ExpansionState::Open
     }
 
     /// Returns the larger of two weighted means of the norms up to term `k`.
     ///
     /// The weights are the coefficients c_k, or their integrals divided by αt.
-    fn weighted_norm(&self, k: u64, norms: &Norms, lambda: f64) -> f64 {
+    fn weighted_norm(&self, k: u64, norms: &RecurrenceNorms, lambda: f64) -> f64 {
         let terms = norms.0.iter().take(k as usize + 1).enumerate();
         let (sum, integral) = terms.fold((0.0, 0.0), |(sum, integral), (k, norm)| {
             (sum + self.series.coefficients[k] * norm, integral + self.series.integral(k) * norm)
@@ -165,7 +165,7 @@ impl Certificate {
     }
 
     /// Returns the error bound after term `k`; v_{k+1} is the last of `norms`.
-    fn bound<T: Number>(&self, k: u64, norms: &Norms) -> Bound {
+    fn bound<T: Number>(&self, k: u64, norms: &RecurrenceNorms) -> Bound {
         let u = T::PRECISION.unit_roundoff();
         let [own, next] = norms.last();
         let excess = &self.series.excess[k as usize..];
@@ -186,10 +186,10 @@ impl Certificate {
 }
 
 impl<T: Number> OpenExpansion<T> {
-    fn new(context: &Context<'_, T>, iteration: &Iteration<'_, T>, due: Due) -> Result<Self> {
+    fn new(context: &Context<'_, T>, iteration: &Iteration<'_, T>, due: DueTime) -> Result<Self> {
         let (statistics, problem) = (&context.statistics, context.problem);
         let fixed = statistics.rounding(due.lambda, 0, 0) + context.initial_error;
-        let certificate = Certificate::new(due.lambda, context.options.epsilon, fixed, statistics.step);
+        let certificate = CertifiedSeries::new(due.lambda, context.options.epsilon, fixed, statistics.step);
         let coefficients = &certificate.series.coefficients;
         let acc = if problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
         let mut target = iteration.target(coefficients.len(), acc)?;
@@ -217,11 +217,11 @@ impl<T: Number> OpenExpansion<T> {
 pub(super) fn run<T: Number>(
     context: &Context<'_, T>,
     strict: bool,
-    times: &[Due],
-    session: &mut Session<'_, '_>,
+    times: &[DueTime],
+    session: &mut RunSession<'_, '_>,
 ) -> Result<Expansion> {
     // Smaller values gain nothing, and larger ones exceed the bound on rounding.
-    let mut times: Vec<Due> = times.iter().filter(|due| RANGE.contains(&due.lambda)).copied().collect();
+    let mut times: Vec<DueTime> = times.iter().filter(|due| RANGE.contains(&due.lambda)).copied().collect();
     times.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
     let mut expansion = Expansion::new(Expanded::Chebyshev, 1.0, 0);
     for some in times.chunks(vector_capacity(context, DEFAULT_VECTORS).max(1)) {
@@ -241,8 +241,8 @@ pub(super) fn run<T: Number>(
 /// Runs one recurrence for several times, which ascend.
 fn expand<T: Number>(
     context: &Context<'_, T>,
-    some: &[Due],
-    session: &mut Session<'_, '_>,
+    some: &[DueTime],
+    session: &mut RunSession<'_, '_>,
     expansion: &mut Expansion,
 ) -> Result<()> {
     let (machine, statistics) = (context.machine, &context.statistics);
@@ -254,14 +254,14 @@ fn expand<T: Number>(
     iteration.start(&context.initial, context.beginning())?;
     let open = some.iter().map(|&due| OpenExpansion::new(context, &iteration, due));
     let mut open: Vec<OpenExpansion<T>> = open.collect::<Result<_>>()?;
-    let (mut norms, mut host) = (Norms(Vec::new()), Vec::new());
+    let (mut norms, mut host) = (RecurrenceNorms(Vec::new()), Vec::new());
     while !open.is_empty() {
         let k = iteration.steps();
         let leg = k.clamp(FEWEST_STEPS, MOST_STEPS).min(iteration.most_steps());
         let next = open.iter().map(|o| o.certificate.next).min().unwrap_or(0);
         // The first step is no recurrence: v_1 = v_0 P.
         let to = if k == 0 { 1 } else { next.clamp(k + 1, k + leg) };
-        let targets: Vec<&Target<T>> = open.iter().map(|o| &o.target).collect();
+        let targets: Vec<&IterateSum<T>> = open.iter().map(|o| &o.target).collect();
         let rows = iteration.advance(to, &targets, session)?;
         iteration.recurrence = true;
         norms.0.truncate(k as usize);
@@ -273,9 +273,9 @@ fn expand<T: Number>(
         for mut o in open {
             o.account(k, &rows, newest.len());
             match o.certificate.check(k..to, &norms, statistics) {
-                Outcome::Open => still.push(o),
-                Outcome::Hopeless => expansion.given_up += 1,
-                Outcome::Met(bound) => {
+                ExpansionState::Open => still.push(o),
+                ExpansionState::Hopeless => expansion.given_up += 1,
+                ExpansionState::Met(bound) => {
                     let norm = o.certificate.weighted_norm(to - 1, &norms, o.due.lambda);
                     expansion.weighted_norm = expansion.weighted_norm.max(norm);
                     if context.problem.vectors {

@@ -5,7 +5,7 @@ use super::chain::statistics::{MatrixStatistics, scale_of};
 use super::chain::transitions::{Transitions, add_rates};
 use super::chain::{Initial, Reward};
 use super::cost_model::Costs;
-use super::exchange::parts::Parts;
+use super::exchange::parts::ChainParts;
 use super::numerics::poisson::Window;
 use super::partition::{rows_of, share};
 use super::problem::{Options, Partitioning, Problem};
@@ -30,7 +30,7 @@ pub(crate) struct Context<'a, T> {
     /// Costs of convergence checks and Krylov steps, relative to a step of uniformization.
     pub costs: Costs,
     /// Matrix rows and vectors on the lanes.
-    pub parts: Parts<T>,
+    pub parts: ChainParts<T>,
     /// Initial probabilities of this rank's rows.
     pub initial: Vec<f64>,
     /// Bound of the l1 error of the initial probabilities from their rounding when stored.
@@ -43,7 +43,7 @@ pub(crate) struct Context<'a, T> {
 
 /// Finite requested time at which probabilities are to be computed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Due {
+pub(crate) struct DueTime {
     /// Index among the requested times.
     pub(super) index: usize,
     pub(super) time: f64,
@@ -51,7 +51,7 @@ pub(crate) struct Due {
     pub(super) lambda: f64,
 }
 
-impl Due {
+impl DueTime {
     /// Returns a result at this time that still lacks bound and rewards.
     pub(super) fn result(&self) -> TimeResult {
         TimeResult { time: self.time, alpha_t: self.lambda, ..TimeResult::default() }
@@ -69,14 +69,14 @@ impl<'a, T: Number> Context<'a, T> {
         initial: Vec<f64>,
         expands: bool,
         split: Partitioning,
-        parts: Option<Parts<T>>,
+        parts: Option<ChainParts<T>>,
     ) -> Result<Self> {
         let transitions = problem.transitions;
         let finite = problem.times.iter().copied().filter(|time| time.is_finite());
         statistics.steps = finite.fold(0.0, f64::max) * statistics.alpha;
         let parts = match parts {
             Some(parts) => parts,
-            None => Parts::build(machine, transitions, &statistics, options.format, split)?,
+            None => ChainParts::build(machine, transitions, &statistics, options.format, split)?,
         };
         (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
         let costs = Costs::new(&statistics, transitions.states(), machine);
@@ -86,10 +86,10 @@ impl<'a, T: Number> Context<'a, T> {
 
     /// Returns requested times by their indices.
     /// Fails with [`Error::Invalid`](crate::Error::Invalid) for a time that takes too many steps.
-    pub(crate) fn due(&self, indices: impl IntoIterator<Item = usize>) -> Result<Vec<Due>> {
+    pub(crate) fn due(&self, indices: impl IntoIterator<Item = usize>) -> Result<Vec<DueTime>> {
         let due = |index: usize| {
             let time = self.problem.times[index];
-            Ok(Due { index, time, lambda: self.statistics.lambda(time)? })
+            Ok(DueTime { index, time, lambda: self.statistics.lambda(time)? })
         };
         indices.into_iter().map(due).collect()
     }

@@ -8,7 +8,7 @@
 //! of any state up to i; elimination stays within these.
 //!
 //! `docs/certificate.md` bounds the relative error. If a double leaves its range, the elimination
-//! is repeated with [`Wide`] numbers; their range is not exceeded.
+//! is repeated with [`Scaled`] numbers; their range is not exceeded.
 
 use crate::parallel::*;
 use crate::transient::chain::csr::Csr;
@@ -81,13 +81,13 @@ impl Positive for f64 {
 
 /// A nonnegative number `fraction · 2^exponent` with a 64-bit exponent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Wide {
+struct Scaled {
     /// 0, or at least 1 and below 2.
     fraction: f64,
     exponent: i64,
 }
 
-impl Wide {
+impl Scaled {
     fn new(value: f64, scale: i64) -> Self {
         if value == 0.0 {
             return Self::ZERO;
@@ -97,7 +97,7 @@ impl Wide {
     }
 }
 
-impl Positive for Wide {
+impl Positive for Scaled {
     const ZERO: Self = Self { fraction: 0.0, exponent: i64::MIN / 4 };
     fn of(value: f64) -> Self {
         Self::new(value, 0)
@@ -218,14 +218,14 @@ pub(crate) struct Envelope {
 }
 
 /// Expected rewards from each state until the set is left.
-pub(crate) struct Values {
+pub(crate) struct ExpectedRewards {
     /// One column per reward, one value per state; infinite if out of the range of doubles.
     pub(crate) columns: Vec<Vec<f64>>,
     /// Bound on the relative error of each value that is a normal double.
     pub(crate) relative: f64,
 }
 
-impl Values {
+impl ExpectedRewards {
     /// Returns the bound on the absolute error of `value`, an element of `columns`.
     pub(crate) fn bound(&self, value: f64) -> f64 {
         if value.is_infinite() { f64::INFINITY } else { value * self.relative + f64::MIN_POSITIVE }
@@ -302,10 +302,10 @@ impl Envelope {
         &self,
         reward_rates: &[Vec<f64>],
         check: &mut (dyn FnMut() -> Result<()> + Send),
-    ) -> Result<Option<Values>> {
+    ) -> Result<Option<ExpectedRewards>> {
         match self.eliminate::<f64>(reward_rates, check)? {
             Some(values) => Ok(Some(values)),
-            None => self.eliminate::<Wide>(reward_rates, check),
+            None => self.eliminate::<Scaled>(reward_rates, check),
         }
     }
 
@@ -313,7 +313,7 @@ impl Envelope {
         &self,
         reward_rates: &[Vec<f64>],
         check: &mut (dyn FnMut() -> Result<()> + Send),
-    ) -> Result<Option<Values>> {
+    ) -> Result<Option<ExpectedRewards>> {
         let m = self.skyline.order.len();
         let mut rows: Vec<EnvelopeRow<N>> = (0..m).map(|k| self.row(k, reward_rates)).collect();
         let (mut sums, mut changed) = (Vec::with_capacity(m), 0u64);
@@ -371,7 +371,7 @@ impl Envelope {
         // If the sum of the relative errors is at most 1e-3, their product is at most 1.001 times
         // the sum.
         let relative = 1.001 * 0.5 * f64::EPSILON * roundings;
-        Ok((relative < 1e-3).then_some(Values { columns, relative }))
+        Ok((relative < 1e-3).then_some(ExpectedRewards { columns, relative }))
     }
 
     /// Builds row k: rates within the envelope, the rate out of the set, and the reward rates.
@@ -470,7 +470,7 @@ mod tests {
     fn values(chain: &Csr, passing: &[u32], reward_rates: Vec<f64>) -> (Vec<f64>, f64) {
         let envelope = Envelope::new(chain, passing).unwrap().expect("a short elimination");
         let found = envelope.values(&[reward_rates], &mut || Ok(())).unwrap().expect("states that are left");
-        let Values { mut columns, relative } = found;
+        let ExpectedRewards { mut columns, relative } = found;
         (columns.remove(0), relative)
     }
 
@@ -521,14 +521,14 @@ mod tests {
         let mut some = || times_power_of_two(1.0 + rng.f64(), rng.i32(-200..200));
         for _ in 0..1000 {
             let (a, b, c) = (some(), some(), some());
-            let [x, y, z] = [a, b, c].map(Wide::of);
+            let [x, y, z] = [a, b, c].map(Scaled::of);
             assert_eq!(x.plus(y).double(), a + b);
             assert_eq!(x.times(y).double(), a * b);
             assert_eq!(x.over(y).double(), a / b);
-            assert_eq!(Wide::sum([x, y, z, Wide::ZERO].into_iter()).double(), exit_rate([a, b, c]));
+            assert_eq!(Scaled::sum([x, y, z, Scaled::ZERO].into_iter()).double(), exit_rate([a, b, c]));
         }
-        assert_eq!(Wide::of(5e-324).times(Wide::of(5e-324)).double(), 0.0);
-        assert_eq!(Wide::of(1e300).times(Wide::of(1e300)).over(Wide::of(1e300)).double(), 1e300);
+        assert_eq!(Scaled::of(5e-324).times(Scaled::of(5e-324)).double(), 0.0);
+        assert_eq!(Scaled::of(1e300).times(Scaled::of(1e300)).over(Scaled::of(1e300)).double(), 1e300);
     }
 
     /// Doubles and wide numbers agree within the sum of both bounds, in any order of the states.
@@ -554,7 +554,7 @@ mod tests {
             let envelope = Envelope::new(&chain, &passing).unwrap().unwrap();
             let own = [reward_rates.clone()];
             let plain = envelope.eliminate::<f64>(&own, &mut || Ok(())).unwrap().expect("values");
-            let wide = envelope.eliminate::<Wide>(&own, &mut || Ok(())).unwrap().expect("values");
+            let wide = envelope.eliminate::<Scaled>(&own, &mut || Ok(())).unwrap().expect("values");
             for (i, &reward_rates) in reward_rates.iter().enumerate() {
                 let (a, b) = (plain.columns[0][i], wide.columns[0][i]);
                 assert!((a - b).abs() <= 2.0 * plain.bound(a), "seed {seed}, state {i}: {a} {b}");

@@ -7,10 +7,10 @@ use super::memory::expect_host_share;
 use super::numerics::chebyshev_coefficients::{RANGE, products};
 use super::partition::{LaneExchange, LanePlan, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
-use super::step::matrix::Source;
+use super::step::matrix::MatrixSource;
 pub use super::step::memory_requirement::MemoryRequirement;
 use crate::kernel::Number;
-use crate::sparse::Layout;
+use crate::sparse::HybLayout;
 use crate::{Machine, Result};
 
 /// Predicted memory and time of a run.
@@ -59,12 +59,12 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     let partition = split(machine, transitions, &statistics.shares, choices, options.format)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
-    let layout = Layout::new(&statistics.lengths, real);
+    let layout = HybLayout::new(&statistics.lengths, real);
     let (mut needs, mut at): (Vec<MemoryRequirement>, usize) = (Vec::new(), 0);
     for region in partition.own_regions() {
         let lane = &lanes[region.lane - partition.first];
         let (regions, depth) = (&partition.regions, partition.halo_depth);
-        let source = Source::new(lane, transitions, &statistics, &layout, region, regions, depth);
+        let source = MatrixSource::new(lane, transitions, &statistics, &layout, region, regions, depth);
         let need = source.plan(options.format)?;
         // Needs of the parts of one lane are added.
         match needs.last_mut() {

@@ -12,9 +12,9 @@
 //! one unit of time on average, so that a time is a number of steps.
 
 use super::backward::predecessors::Predecessors;
-use super::backward::values::{Equations, StateValues, System};
+use super::backward::values::{Equations, StateValues, TransientSystem};
 use super::chain::csr::Csr;
-use super::chain::recurrent_classes::Classes;
+use super::chain::recurrent_classes::ClosedClasses;
 use super::chain::transitions::{TransitionList, Transitions, exit_rate, places};
 use super::chain::{Absorbing, Chain, Initial, Reward};
 use super::gradient::Parameter;
@@ -124,7 +124,7 @@ pub fn stationary(
     }
     let n = transitions.states();
     let even = vec![1.0; n];
-    let classes = Classes::new(transitions, &even, &even);
+    let classes = ClosedClasses::new(transitions, &even, &even);
     let representative = only_class(&classes)?;
     let class = classes.of_states(transitions);
     let members: Vec<u32> =
@@ -142,7 +142,7 @@ pub fn stationary(
 }
 
 /// Returns a state of the only closed class, or an error that names states of several.
-fn only_class(classes: &Classes) -> Result<usize> {
+fn only_class(classes: &ClosedClasses) -> Result<usize> {
     if let &[representative] = &classes.representatives[..] {
         return Ok(representative);
     }
@@ -178,7 +178,7 @@ pub fn stationary_gradient(
     let changes = || parameters.iter().filter_map(|parameter| parameter.initial.as_ref());
     let mut begins = start.clone();
     changes().for_each(|by| begins.iter_mut().zip(by).for_each(|(p, change)| *p += change.abs()));
-    let classes = Classes::new(transitions, &begins, &begins);
+    let classes = ClosedClasses::new(transitions, &begins, &begins);
     if initial.is_none() {
         only_class(&classes)?;
     }
@@ -378,7 +378,7 @@ pub fn visits(
     let (ends, _) = ends_of(transitions, until)?;
     let list: Vec<u32> = (0u32..).zip(&ends).filter(|(_, end)| **end).map(|(s, _)| s).collect();
     let stopped = Absorbing::new(transitions, &list);
-    let classes = Classes::new(&stopped, &start, &start);
+    let classes = ClosedClasses::new(&stopped, &start, &start);
     let class = classes.of_states(&stopped);
     let stuck = |s: usize| class[s].is_some() && !ends[s];
     let mut values: Vec<f64> = (0..n).map(|s| if stuck(s) { f64::INFINITY } else { 0.0 }).collect();
@@ -391,7 +391,7 @@ pub fn visits(
     passing.iter().for_each(|&s| over[s as usize] = false);
     let ones = vec![1.0; n];
     let equations = Equations::new(transitions);
-    let mut system = System::of_transient(&equations, &over)?;
+    let mut system = TransientSystem::of_transient(&equations, &over)?;
     let found = system.totals(&over, &vec![0.0; n], &[&ones], options.epsilon, observer)?;
     let times = &found[0];
     let longest =
@@ -507,7 +507,7 @@ fn first_reached(
     let equations = Equations::new(transitions);
     let into = |k: usize| equations.rates_times(&open, |to| f64::from(u8::from(owner[to] as usize == k + 1)));
     let columns = (0..sets.len()).map(into).collect();
-    let mut system = System::new(&equations, open.clone())?;
+    let mut system = TransientSystem::new(&equations, open.clone())?;
     let found = system.solve(columns, (finer(options, parameters), 0.0), observer)?;
     let of = |(k, (own, own_bounds)): (usize, Values)| {
         let misses = |s: usize| fails[s] || reached[s] > usize::from(may[k][s]);
@@ -604,7 +604,7 @@ pub fn expected_reward_gradient(
     let signed = (0..n).any(|s| !ends[s] && losses[s] > 0.0);
     let rewards = &[&gains[..], &losses][..1 + usize::from(signed)];
     let equations = Equations::new(transitions);
-    let mut system = System::of_transient(&equations, &ends)?;
+    let mut system = TransientSystem::of_transient(&equations, &ends)?;
     let found = system.totals(&ends, &none, rewards, finer(options, parameters), observer)?;
     let scale = found.iter().flat_map(|column| &column.values).copied().fold(0.0, f64::max);
     let mut found = found.into_iter();
@@ -631,7 +631,7 @@ fn ends_of(transitions: &dyn Transitions, until: Option<&[u32]>) -> Result<(Vec<
     let n = transitions.states();
     let Some(set) = until else {
         let even = vec![1.0; n];
-        let class = Classes::new(transitions, &even, &even).of_states(transitions);
+        let class = ClosedClasses::new(transitions, &even, &even).of_states(transitions);
         return Ok((class.iter().map(Option::is_some).collect(), vec![false; n]));
     };
     let targets = mask_of("the target set", set, n)?;

@@ -7,7 +7,7 @@ use crate::transient::chain::transitions::exit_rate;
 
 /// Derivative of the scaled generator by a parameter, with norms that bound errors.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct GeneratorDerivative {
     /// Transpose: row j has the derivatives of the rates into state j, and of its exit rate.
     pub(super) entries: CsrMatrix,
     /// Bound of ‖dQ‖/α, where ‖dQ‖ is the largest l1 norm of a row.
@@ -16,7 +16,7 @@ pub(super) struct Change {
     pub(super) rounding: f64,
 }
 
-impl Change {
+impl GeneratorDerivative {
     /// Takes the derivatives of the rates; row i belongs to source state i.
     pub(super) fn new(rates: &CsrMatrix, statistics: &MatrixStatistics<f64>) -> Self {
         let n = rates.rows();

@@ -33,7 +33,7 @@ use super::chain::Reward;
 use super::chain::scan::PROBABILITIES;
 use super::chain::statistics::{MatrixStatistics, scale_of};
 use super::problem::{Method, Options, Problem};
-use super::session::Session;
+use super::session::RunSession;
 use super::solution::{Bound, RewardValue, TimeResult};
 use crate::Result;
 use crate::kernel::{Number, Precision};
@@ -50,12 +50,12 @@ const MOST_WORK: usize = 1 << 26;
 const DEGREE: u32 = 12;
 
 /// Square matrix in double-double arithmetic, stored by rows.
-pub(super) struct Dense {
+pub(super) struct DoubleDoubleMatrix {
     m: usize,
     pub(super) values: Vec<DoubleWord>,
 }
 
-impl Dense {
+impl DoubleDoubleMatrix {
     pub(super) fn zero(m: usize) -> Self {
         Self { m, values: vec![DoubleWord::from(0.0); m * m] }
     }
@@ -88,7 +88,7 @@ impl Dense {
 }
 
 /// Adds the row vector `weights` · `matrix` to `sums`.
-fn add_rows(sums: &mut [DoubleWord], weights: &[DoubleWord], matrix: &Dense) {
+fn add_rows(sums: &mut [DoubleWord], weights: &[DoubleWord], matrix: &DoubleDoubleMatrix) {
     for (&weight, row) in weights.iter().zip(matrix.values.chunks_exact(matrix.m)) {
         if weight.hi != 0.0 {
             sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum = *sum + weight * value);
@@ -98,7 +98,7 @@ fn add_rows(sums: &mut [DoubleWord], weights: &[DoubleWord], matrix: &Dense) {
 
 /// Matrix exponential e^{At} of the generator, with its error bound.
 struct Exponential {
-    matrix: Dense,
+    matrix: DoubleDoubleMatrix,
     /// Number s of squarings: e^{At} is the 2^s-th power of e^{At/2^s}.
     squarings: u32,
     /// Bound on the error of e^{Qt}, and on that of ∫ e^{Qs} r ds relative to t max |r|.
@@ -133,7 +133,7 @@ impl Generator<'_> {
         let squarings = (self.norm * t).log2().ceil().max(-7.0) as i32 + 7;
         let mut h = t * f64::from(-squarings).exp2();
         let scaled = |value: f64| DoubleWord::from(value) * DoubleWord::from(h);
-        let mut step = Dense::zero(m);
+        let mut step = DoubleDoubleMatrix::zero(m);
         for (state, (row, rates)) in step.values.chunks_exact_mut(m).zip(&self.rates).enumerate() {
             for &(to, rate) in rates {
                 row[to as usize] = scaled(rate);
@@ -164,7 +164,7 @@ impl Generator<'_> {
     /// One more reward counts the steps from states with rounded probabilities.
     fn power(&self, k: u64, weights: &[DoubleWord]) -> (Vec<DoubleWord>, u32, f64) {
         let (n, m) = (self.rates.len(), self.rates.len() + self.rewards.len() + 1);
-        let mut matrix = Dense::zero(m);
+        let mut matrix = DoubleDoubleMatrix::zero(m);
         matrix.add_identity();
         for (state, (row, rates)) in matrix.values.chunks_exact_mut(m).zip(&self.rates).enumerate() {
             for &(to, p) in rates {
@@ -212,7 +212,7 @@ pub(super) fn run<T: Number>(
     options: &Options,
     statistics: &MatrixStatistics<T>,
     initial: &[f64],
-    session: &mut Session<'_, '_>,
+    session: &mut RunSession<'_, '_>,
 ) -> Result<()> {
     let (n, m) = (initial.len(), initial.len() + problem.rewards.len());
     if n > MOST_STATES || T::PRECISION != Precision::F64 || options.method != Method::Auto {

@@ -8,7 +8,7 @@ use crate::{Iterate, Progress, Result};
 /// Receives the results of a run: probabilities for the observer, and everything for a checkpoint.
 ///
 /// As [`Progress`] it defers interruptions until the checkpointer has saved the state.
-pub(crate) struct Session<'s, 'c> {
+pub(crate) struct RunSession<'s, 'c> {
     observer: &'s mut dyn Observer,
     pub(crate) checkpointer: &'s mut Checkpointer<'c>,
     /// Results of the requested times so far.
@@ -17,7 +17,7 @@ pub(crate) struct Session<'s, 'c> {
     ended: bool,
 }
 
-impl<'s, 'c> Session<'s, 'c> {
+impl<'s, 'c> RunSession<'s, 'c> {
     /// Creates a session with the results known so far.
     pub(crate) fn new(
         observer: &'s mut dyn Observer,
@@ -74,7 +74,7 @@ impl<'s, 'c> Session<'s, 'c> {
     }
 }
 
-impl Progress for Session<'_, '_> {
+impl Progress for RunSession<'_, '_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         let agreed = self.observer.progress(done, all);
         self.checkpointer.defer_interrupt(agreed)

@@ -8,16 +8,16 @@ use super::chain::{Chain, Initial, Reward};
 use super::checkpoint::{Checkpoint, Checkpointer};
 use super::context::{Context, matrix_statistics, total};
 use super::cost_model::Costs;
-use super::exchange::parts::Parts;
+use super::exchange::parts::ChainParts;
 use super::krylov::exponential;
-use super::lockstep::Member;
+use super::lockstep::GroupMember;
 use super::memory::expect_chain_memory;
 use super::numerics::fixed_point::exact_mass;
 use super::problem::{Method, Observer, Options, Partitioning, Problem, check, check_precision};
-use super::session::Session;
+use super::session::RunSession;
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
-use super::steady_state::limit::Endless;
-use super::step::matrix::{Matrix, MatrixInfo};
+use super::steady_state::limit::LimitProblem;
+use super::step::matrix::{MatrixInfo, PartMatrix};
 use super::uniformization::batches::uniformize;
 use super::validation::{ResultSummary, Validator, check_rewards, contradiction};
 use super::{chebyshev, scaling_squaring};
@@ -53,7 +53,7 @@ pub(super) fn solve_with(
     problem: &Problem<'_>,
     options: &Options,
     observer: &mut dyn Observer,
-    given: (MatrixStatistics<f64>, Matrix<f64>),
+    given: (MatrixStatistics<f64>, PartMatrix<f64>),
 ) -> Result<Solution> {
     checked(machine, problem, options)?;
     solve_in(machine, problem, options, observer, &mut Checkpointer::none(), Some(given))
@@ -134,7 +134,7 @@ fn solve_in<T: Number>(
     options: &Options,
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
-    given: Option<(MatrixStatistics<T>, Matrix<T>)>,
+    given: Option<(MatrixStatistics<T>, PartMatrix<T>)>,
 ) -> Result<Solution> {
     let started = Instant::now();
     let (n, ranks) = (problem.transitions.states(), machine.ranks);
@@ -181,7 +181,7 @@ struct Scanned<'a, T> {
     options: &'a Options,
     statistics: MatrixStatistics<T>,
     /// Matrix on the only lane, if there is one already.
-    matrix: Option<Matrix<T>>,
+    matrix: Option<PartMatrix<T>>,
     /// Initial probabilities of this rank's rows.
     initial: Vec<f64>,
     expands: bool,
@@ -206,7 +206,7 @@ impl<T: Number> Scanned<'_, T> {
         let given = (T::PRECISION == Precision::Q64).then(|| exact_mass(&self.initial, ranks));
         let mut validator = Validator::new(ranks, observer, given, problem.times.len());
         let at_rest = self.results_at_rest(&mut validator)?;
-        let mut session = Session::new(&mut validator, checkpointer, at_rest);
+        let mut session = RunSession::new(&mut validator, checkpointer, at_rest);
         session.checkpointer.set_rows(&self.statistics.rows)?;
         solution.terms = session.replay()?;
         if session.is_complete() && solution.terms > 0 {
@@ -231,7 +231,7 @@ impl<T: Number> Scanned<'_, T> {
         }
         if !endless.is_empty() {
             let at = Instant::now();
-            let steady = Endless { machine, problem, options, scale, rows, initial: &begin };
+            let steady = LimitProblem { machine, problem, options, scale, rows, initial: &begin };
             let served = steady.run(&endless, &mut session)?;
             session.checkpointer.ended(served.terms);
             solution.terms += served.terms;
@@ -314,19 +314,19 @@ impl<T: Number> Scanned<'_, T> {
         self,
         finite: Vec<usize>,
         started: Instant,
-        session: &mut Session<'_, '_>,
+        session: &mut RunSession<'_, '_>,
         solution: &mut Solution,
     ) -> Result<()> {
         let Self { machine, problem, options, statistics, matrix, initial, expands, split } = self;
         // The lanes may have been used before.
         let (up_before, down_before) = transfers(&machine.lanes);
         let member = match session.checkpointer.is_idle() {
-            true => Member::join(machine, problem, options, &statistics, expands),
+            true => GroupMember::join(machine, problem, options, &statistics, expands),
             false => None,
         };
         let parts = match (matrix, member) {
             (None, None) => None,
-            (matrix, member) => Some(Parts::whole(machine, &statistics, matrix, member)?),
+            (matrix, member) => Some(ChainParts::whole(machine, &statistics, matrix, member)?),
         };
         let context = Context::build(machine, problem, options, statistics, initial, expands, split, parts)?;
         solution.matrix = context.parts.matrix.clone();

@@ -143,14 +143,14 @@ pub fn transition_matrices(
 
 /// Computes P(t) of each chain on all cores; messages number the chains from `first`.
 fn on_the_host(n: usize, first: usize, q: &[f64], times: &[f64], p: &mut [f64]) -> Result<Vec<f64>> {
-    let (coefficients, errors) = (coefficients(), Errors::new(n));
+    let (coefficients, errors) = (coefficients(), TransitionErrors::new(n));
     let work = p.par_chunks_mut(n * n).zip(q.par_chunks(n * n)).zip(times).enumerate();
     let bounds = work.map(|(k, ((p, q), &time))| {
         let exit = checked_exit_rates(first + k, n, q)?;
         let alpha = exit.iter().copied().fold(0.0, f64::max);
         let scaling = Scaling::new(first + k, alpha, time)?;
         let squarings = scaling.squarings;
-        dispatch(Exponential {
+        dispatch(ChainExponential {
             n,
             q,
             exit: &exit,
@@ -232,7 +232,7 @@ impl Scaling {
 }
 
 /// Error bounds of chains with `n` states.
-struct Errors {
+struct TransitionErrors {
     n: usize,
     /// γ, a bound of the relative error of a product.
     product: f64,
@@ -240,23 +240,23 @@ struct Errors {
     polynomial: Vec<f64>,
 }
 
-impl Errors {
+impl TransitionErrors {
     fn new(n: usize) -> Self {
         let product = 1.01 * (n.min(TERMS) + n.div_ceil(TERMS)) as f64 * UNIT;
-        let times = |x: Norms, y: Norms| Norms {
+        let times = |x: NormBounds, y: NormBounds| NormBounds {
             exact: x.exact * y.exact,
             error: x.error * y.exact
                 + x.exact * y.error
                 + x.error * y.error
                 + product * x.computed() * y.computed(),
         };
-        let plus = |x: Norms, c: f64, y: Norms| Norms {
+        let plus = |x: NormBounds, c: f64, y: NormBounds| NormBounds {
             exact: x.exact + c.abs() * y.exact,
             error: x.error + c.abs() * y.error + UNIT * (1.01 * x.computed() + 2.01 * c.abs() * y.computed()),
         };
         let polynomial = |k| {
             let mean = f64::from(k) / 64.0;
-            let e_b = polynomial([0.0, 1.0, mean].map(|exact| Norms { exact, error: 0.0 }), times, plus);
+            let e_b = polynomial([0.0, 1.0, mean].map(|exact| NormBounds { exact, error: 0.0 }), times, plus);
             e_b.error + 0.51 * mean.powi(16) / FACTORIAL
         };
         Self { n, product, polynomial: (0..=(64.0 * MOST_MEAN) as u32 + 2).map(polynomial).collect() }
@@ -298,12 +298,12 @@ fn polynomial<X: Clone>(
 
 /// Upper bounds of the norm of a matrix and of the error with which it is computed.
 #[derive(Debug, Clone, Copy)]
-struct Norms {
+struct NormBounds {
     exact: f64,
     error: f64,
 }
 
-impl Norms {
+impl NormBounds {
     /// Returns an upper bound of the norm of the computed matrix.
     fn computed(self) -> f64 {
         self.exact + self.error
@@ -314,7 +314,7 @@ impl Norms {
 /// largest exit rates. Messages number the chains from `first`.
 fn bounds(first: usize, n: usize, largest: &[f64], times: &[f64]) -> Result<Vec<f64>> {
     let scaling = |k: usize| Scaling::new(first + k, largest[k], times[k]);
-    let errors = Errors::new(n);
+    let errors = TransitionErrors::new(n);
     let bound = |k| scaling(k).map_or(f64::NAN, |scaling| errors.bound(&scaling));
     let bounds: Vec<f64> = (0..times.len()).into_par_iter().map(bound).collect();
     match bounds.iter().position(|bound| bound.is_nan()) {
@@ -378,7 +378,7 @@ fn steps(squarings: u32) -> &'static [Step] {
 }
 
 /// Computation of P(t) of one chain on the CPU, or of some of its steps.
-struct Exponential<'a, T> {
+struct ChainExponential<'a, T> {
     n: usize,
     q: &'a [T],
     exit: &'a [T],
@@ -393,7 +393,7 @@ struct Exponential<'a, T> {
     p: &'a mut [T],
 }
 
-impl<T: Real> Body for Exponential<'_, T> {
+impl<T: Real> Body for ChainExponential<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let (n, size) = (self.n, self.n * self.n);
@@ -403,8 +403,9 @@ impl<T: Real> Body for Exponential<'_, T> {
         let scale = terms.iter().rev().fold(T::ZERO, |sum, term| fma::<T, LEVEL>(sum, -mean, *term));
         let [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14] =
             *scheme.first_chunk().expect("all coefficients");
-        let given = |k: usize| Dense::of(n, self.matrices.get(k * size..(k + 1) * size).unwrap_or_default());
-        let mut all: [Dense<T>; MATRICES] = std::array::from_fn(given);
+        let given =
+            |k: usize| PaddedMatrix::of(n, self.matrices.get(k * size..(k + 1) * size).unwrap_or_default());
+        let mut all: [PaddedMatrix<T>; MATRICES] = std::array::from_fn(given);
         for step in self.steps {
             let mut result = match step.task {
                 0 => self.scaled::<LEVEL>(h, mean),
@@ -440,11 +441,11 @@ impl<T: Real> Body for Exponential<'_, T> {
     }
 }
 
-impl<T: Real> Exponential<'_, T> {
+impl<T: Real> ChainExponential<'_, T> {
     /// Returns B = μI + Qh.
     #[inline(always)]
-    fn scaled<const LEVEL: u8>(&self, h: T, mean: T) -> Dense<T> {
-        let mut b = Dense::zero(self.n);
+    fn scaled<const LEVEL: u8>(&self, h: T, mean: T) -> PaddedMatrix<T> {
+        let mut b = PaddedMatrix::zero(self.n);
         for (i, (row, rates)) in b.rows().zip(self.q.chunks_exact(self.n)).enumerate() {
             row.iter_mut().zip(rates).for_each(|(element, rate)| *element = *rate * h);
             let stay = fma::<T, LEVEL>(-self.exit[i], h, mean);
@@ -455,13 +456,13 @@ impl<T: Real> Exponential<'_, T> {
 }
 
 /// Square matrix by rows, padded with zeros to whole vectors.
-struct Dense<T> {
+struct PaddedMatrix<T> {
     n: usize,
     width: usize,
     values: Vec<T>,
 }
 
-impl<T: Real> Dense<T> {
+impl<T: Real> PaddedMatrix<T> {
     fn zero(n: usize) -> Self {
         let width = n.next_multiple_of(8);
         Self { n, width, values: vec![T::ZERO; width * n.next_multiple_of(ROWS)] }

@@ -26,7 +26,7 @@ pub enum Upload {
 }
 
 #[derive(Debug)]
-pub(crate) struct Chunk<'a, T> {
+pub(crate) struct SystemChunk<'a, T> {
     pub(crate) lane: &'a Lane,
     /// Index of the chunk's lane among the lanes of this rank.
     pub(crate) at: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Chunk<'a, T> {
     pub(crate) staged: bool,
 }
 
-impl<T: Number> Chunk<'_, T> {
+impl<T: Number> SystemChunk<'_, T> {
     /// Uploads the inputs of the chunk's rows for `rhs` right-hand sides.
     pub(crate) fn upload(&self, inputs: &[HostArray<T>; 4], rhs: usize, upload: Upload) -> Result<()> {
         self.bring(self.first..self.first + self.rows, inputs, rhs, upload)
@@ -101,7 +101,7 @@ impl<T: Number> Chunk<'_, T> {
 }
 
 /// Step of a stage, as a function of a chunk and of the data that the step needs for it.
-pub(crate) type Step<'s, T, I> = &'s (dyn Fn(&Chunk<'_, T>, &mut I) -> Result<()> + Sync);
+pub(crate) type Step<'s, T, I> = &'s (dyn Fn(&SystemChunk<'_, T>, &mut I) -> Result<()> + Sync);
 
 /// Execution of the steps of chunks, which do not wait for steps of other chunks.
 #[derive(Debug, Clone, Copy)]
@@ -114,11 +114,11 @@ impl Pace {
     /// Executes steps for chunks, in sequence or with one thread per lane, and waits for the lanes.
     pub(crate) fn run<'a, T: Number, I: Send, const N: usize>(
         self,
-        work: Vec<(&'a Chunk<'a, T>, I)>,
+        work: Vec<(&'a SystemChunk<'a, T>, I)>,
         steps: [Step<'_, T, I>; N],
     ) -> Result<()> {
         let lanes: Vec<&Lane> = work.iter().map(|(chunk, _)| chunk.lane).collect();
-        let all = |work: Vec<(&'a Chunk<'a, T>, I)>| {
+        let all = |work: Vec<(&'a SystemChunk<'a, T>, I)>| {
             let mut work = work.into_iter();
             work.try_for_each(|(chunk, mut item)| steps.iter().try_for_each(|step| step(chunk, &mut item)))
         };
@@ -140,11 +140,11 @@ pub(crate) fn places<'x, T: Number>(
     x: &'x mut [T],
     stride: usize,
     here: Range<usize>,
-    chunks: &[Chunk<'_, T>],
+    chunks: &[SystemChunk<'_, T>],
 ) -> Vec<Vec<&'x mut [T]>> {
     let mut all: Vec<Vec<&mut [T]>> = chunks.iter().map(|_| Vec::new()).collect();
     for x in x.chunks_mut(stride) {
-        let parts = split(&mut x[here.clone()], chunks.iter().map(Chunk::downloaded));
+        let parts = split(&mut x[here.clone()], chunks.iter().map(SystemChunk::downloaded));
         all.iter_mut().zip(parts).for_each(|(own, part)| own.push(part));
     }
     all

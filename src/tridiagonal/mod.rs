@@ -34,7 +34,7 @@ pub use solve::{solve, solve_into, solve_rows};
 pub use system::System;
 pub use system::borrowed::Matrix;
 pub use system::distributed::Rows;
-pub use system::row_range::Span;
+pub use system::row_range::RowSpan;
 
 pub use crate::Status;
 

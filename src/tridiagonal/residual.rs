@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::extended_range::Wide;
 use super::kernels::tiles::Diagonals;
 use super::system::System;
-use super::system::row_range::Span;
+use super::system::row_range::RowSpan;
 use super::system::view::{PIECE, View};
 use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::parallel::*;
@@ -308,7 +308,7 @@ pub(super) fn joined<N: Default + Send>(
 impl View<'_> {
     /// Computes r = b − A·x and its norms over all ranks, each with its own rows of b, x and r.
     pub(crate) fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
-        let Span { n, first, rows, ranks, .. } = self.span;
+        let RowSpan { n, first, rows, ranks, .. } = self.span;
         let beyond = self.span.adjacent_values(x.first().zip(x.last()).map(|(&first, &last)| [first, last]));
         // The local rows: the end of a system, whole systems, and the beginning of a system.
         let head = rows.min((n - first % n) % n);
@@ -348,7 +348,7 @@ impl View<'_> {
         x: &[f64],
         watch: &mut dyn Progress,
     ) -> Result<Residual> {
-        let Span { n, rows, .. } = self.span;
+        let RowSpan { n, rows, .. } = self.span;
         let solved = rows as u64;
         watch.progress(solved, solved)?;
         if rows > n {

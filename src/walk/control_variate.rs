@@ -15,7 +15,7 @@ use super::bicgstab::solver::{Krylov, ProgressFn};
 use super::convergence::certificate::Certificate;
 use super::options::ControlVariate;
 use super::splitting::{Product, ROWS, Split};
-use super::table::functional::Functional;
+use super::table::functional::ScaledFunctional;
 use crate::Result;
 use crate::kernel::cpu::simd::dispatch;
 use crate::lane::HostArray;
@@ -49,30 +49,30 @@ pub fn takes_longer_than_krylov(steps: f64, entries: usize) -> bool {
 
 /// Accuracy at which [`ControlVariate::Auto`] makes no further sweep.
 #[derive(Debug, Clone, Copy)]
-pub struct Goal {
+pub struct Accuracy {
     /// Requested absolute error of a component.
     pub error: f64,
     /// Number of chains of a component that walk in any case.
     pub chains: f64,
 }
 
-impl Goal {
+impl Accuracy {
     /// Goal that is never reached: as many sweeps as allowed.
     pub const EXACT: Self = Self { error: 0.0, chains: 1.0 };
 }
 
 /// Requested components and functionals of the control variate, and its accuracy.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct ControlRequest<'a> {
     /// Components of the control variate h to compute.
     pub components: &'a [u32],
     /// Functionals ⟨w, h⟩ to compute; functional k has the component number n + k (n unknowns).
-    pub functionals: &'a [Functional],
+    pub functionals: &'a [ScaledFunctional],
     /// Accuracy at which h needs no further work.
-    pub goal: Goal,
+    pub goal: Accuracy,
 }
 
-impl Request<'_> {
+impl ControlRequest<'_> {
     /// Returns entry m of x, or functional m − n of x if m is at least the length n of x.
     fn of(&self, m: u32, x: &[f64]) -> f64 {
         x.get(m as usize).copied().unwrap_or_else(|| self.functionals[m as usize - x.len()].of(x))
@@ -155,7 +155,7 @@ impl Control {
         split: &Split<'_>,
         certificate: &Certificate,
         f: &[f64],
-        request: &Request<'_>,
+        request: &ControlRequest<'_>,
         wanted: ControlVariate,
         krylov: &mut Krylov<'_>,
         progress: ProgressFn<'_>,
@@ -233,7 +233,7 @@ impl Control {
 
     /// Predicts the steps of walks per component to the goal, if a walk's terms are independent.
     /// They have the standard deviation `spread`; `rho` is the norm of L.
-    fn steps(&self, spread: f64, rho: f64, goal: Goal) -> f64 {
+    fn steps(&self, spread: f64, rho: f64, goal: Accuracy) -> f64 {
         if self.norm <= goal.error * (1.0 - rho) {
             return 0.0;
         }
@@ -247,7 +247,7 @@ impl Control {
     fn krylov(
         &mut self,
         (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
-        request: &Request<'_>,
+        request: &ControlRequest<'_>,
         (enough, most): (f64, usize),
         progress: ProgressFn<'_>,
     ) -> Result<()> {
@@ -272,7 +272,7 @@ impl Control {
         &mut self,
         z: &[f64],
         (split, certificate): (&Split<'_>, &Certificate),
-        request: &Request<'_>,
+        request: &ControlRequest<'_>,
         next: &mut HostArray<f64>,
     ) -> bool {
         // r + L z − z.
@@ -337,7 +337,7 @@ mod tests {
         wanted: ControlVariate,
         (error, chains): (f64, f64),
     ) -> Control {
-        let request = Request { components, functionals: &[], goal: Goal { error, chains } };
+        let request = ControlRequest { components, functionals: &[], goal: Accuracy { error, chains } };
         let lane = Lane::at_hand();
         let krylov = &mut Krylov::new(&lane);
         Control::new(split, certificate, f, &request, wanted, krylov, &mut |_| Ok(true)).unwrap()

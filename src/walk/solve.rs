@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::bicgstab::solver::Krylov;
 use super::context::{BatchResult, WalkRun};
-use super::control_variate::{Control, Goal, Request};
+use super::control_variate::{Accuracy, Control, ControlRequest};
 use super::convergence::certificate::{Certificate, certify, default_epsilon};
 use super::convergence::reachable::ReachableSystem;
 use super::error::bounds::ErrorBounds;
@@ -16,7 +16,7 @@ use super::sequence::{Points, Sequence};
 use super::solution::{Component, Jacobi, Solution};
 use super::splitting::Split;
 use super::table::Table;
-use super::table::functional::Functional;
+use super::table::functional::ScaledFunctional;
 use super::table::record_layout::COLUMNS;
 use super::table::targets::Targets;
 use crate::lane::HostArray;
@@ -210,8 +210,9 @@ impl RhsBatch<'_> {
         let reach = targets.most(|_| 1.0, |h| h.scale / targets.epsilon_of(h));
         let mut krylov = Krylov::new(&run.machine.lanes[0]);
         let control = |rhs: &ScaledRhs| {
-            let goal = Goal { error: 0.5 * rhs.epsilon / reach, chains: chains as f64 };
-            let request = Request { components: targets.components, functionals: &targets.functionals, goal };
+            let goal = Accuracy { error: 0.5 * rhs.epsilon / reach, chains: chains as f64 };
+            let request =
+                ControlRequest { components: targets.components, functionals: &targets.functionals, goal };
             let progress = &mut |products| watch.progress(products as u64, 0).map(|()| !run.is_timed_out());
             Control::new(split, certificate, &rhs.f, &request, wanted, &mut krylov, progress)
         };
@@ -242,7 +243,7 @@ impl RhsBatch<'_> {
             return Ok((0, f32::INFINITY));
         }
         let targets = self.targets;
-        let most = |component: fn(&Certificate, usize) -> f64, functional: fn(&Functional) -> f64| {
+        let most = |component: fn(&Certificate, usize) -> f64, functional: fn(&ScaledFunctional) -> f64| {
             let component = |m: u32| component(self.certificate, m as usize);
             targets.most(component, |h| functional(h) / targets.delta_of(h))
         };

@@ -284,7 +284,7 @@ fn options(bytes: &[u8]) {
 
 /// Files of measurements of `kolmo tune`.
 fn tuned(bytes: &[u8]) {
-    use kolmo::settings::{Found, Key, load};
+    use kolmo::settings::{Key, StoredTuning, load};
     let key = Key {
         backend: "cuda".into(),
         device: "Big GPU (2)".into(),
@@ -295,13 +295,13 @@ fn tuned(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes).replace("@VERSION@", env!("CARGO_PKG_VERSION"));
     file("lanes-cuda-big-gpu-2-f64.json", text.as_bytes(), |path| {
         match load(path.parent().expect("a directory"), &key) {
-            Found::Tuned(tuned) => {
+            StoredTuning::Tuned(tuned) => {
                 for n in [1, 1000, 1 << 20, usize::MAX / 64] {
                     assert!((1..=1 << 20).contains(&tuned.lanes(n)), "{} lanes for {n}", tuned.lanes(n));
                 }
             }
-            Found::Unusable(why) => assert!(why.contains("lanes-cuda-big-gpu-2-f64.json"), "{why}"),
-            Found::Absent => panic!("the file is there"),
+            StoredTuning::Unusable(why) => assert!(why.contains("lanes-cuda-big-gpu-2-f64.json"), "{why}"),
+            StoredTuning::Absent => panic!("the file is there"),
         }
     });
 }

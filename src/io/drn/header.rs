@@ -3,7 +3,7 @@
 use super::*;
 
 /// Header: everything before `@model`.
-pub(super) struct Header {
+pub(super) struct DrnHeader {
     pub(super) states: u64,
     /// True for `@type: DTMC`.
     pub(super) discrete: bool,
@@ -12,9 +12,9 @@ pub(super) struct Header {
     pub(super) rewards: Vec<String>,
 }
 
-impl Header {
+impl DrnHeader {
     /// Reads the header, including the `@model` line.
-    pub(super) fn read(lines: &mut Lines, path: &Path) -> Result<Self> {
+    pub(super) fn read(lines: &mut TextLines, path: &Path) -> Result<Self> {
         let (mut kind, mut states, mut choices, mut rewards) = (false, None, None, Vec::new());
         let mut discrete = false;
         loop {
@@ -38,7 +38,7 @@ impl Header {
                         *lines = ahead;
                         next
                     }
-                    _ => Line { bytes: value, ..line },
+                    _ => TextLine { bytes: value, ..line },
                 }
             };
             match key {
@@ -81,7 +81,7 @@ impl Header {
 }
 
 /// Rejects values of three keys whose files have more than numbers.
-fn expect_numbers(key: &[u8], value: Line) -> Result<()> {
+fn expect_numbers(key: &[u8], value: TextLine) -> Result<()> {
     Err(value.error(match key {
         b"@value_type" if value.bytes != b"double" && value.bytes != b"rational" => format!(
             "@value_type {value} is not supported; export the model with numbers (double or rational)"
@@ -96,7 +96,7 @@ fn expect_numbers(key: &[u8], value: Line) -> Result<()> {
     }))
 }
 
-fn unknown(line: Line, key: &[u8]) -> Error {
+fn unknown(line: TextLine, key: &[u8]) -> Error {
     line.error(match line.bytes.starts_with(b"@") {
         true => {
             format!("unknown key {}; remove it and its value if the chain does not need it", quote(key))
@@ -105,7 +105,7 @@ fn unknown(line: Line, key: &[u8]) -> Error {
     })
 }
 
-fn count(line: Line, what: &str) -> Result<u64> {
+fn count(line: TextLine, what: &str) -> Result<u64> {
     let wrong = || line.error(format!("invalid number of {what} {line}: expected an integer below 10^18"));
     text::unsigned(line.bytes).ok_or_else(wrong)
 }

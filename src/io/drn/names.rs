@@ -10,7 +10,7 @@ use crate::transient::chain::state_names::StateNames;
 pub(super) fn names(bytes: &[u8], path: &Path) -> Option<StateNames> {
     let mut names: Option<StateNames> = None;
     let mut due = false;
-    for line in Lines::new(bytes, path) {
+    for line in TextLines::new(bytes, path) {
         match line.bytes {
             [b's', b't', b'a', b't', b'e', b' ' | b'\t', ..] if due => return None,
             [b's', b't', b'a', b't', b'e', b' ' | b'\t', ..] => due = true,

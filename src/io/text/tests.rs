@@ -19,17 +19,17 @@ fn fortran_exponents_are_read() {
 
 #[test]
 fn unpacked_bytes_are_bounded_by_the_memory_there_is() {
-    struct Endless;
-    impl Read for Endless {
+    struct EndlessReader;
+    impl Read for EndlessReader {
         fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
             bytes.fill(1);
             Ok(bytes.len())
         }
     }
     // An offset near the maximum: only the available memory limits the count.
-    let mut bounded = Bounded { count: u64::MAX / 2, ..Bounded::new(Endless) };
+    let mut bounded = CheckedReader { count: u64::MAX / 2, ..CheckedReader::new(EndlessReader) };
     assert_eq!(bounded.read(&mut [0; 8]).unwrap(), 8);
-    let mut small = Bounded::new(&b"12345678"[..]);
+    let mut small = CheckedReader::new(&b"12345678"[..]);
     let mut text = Vec::new();
     small.read_to_end(&mut text).unwrap();
     assert_eq!((&text[..], small.count), (&b"12345678"[..], 8));
@@ -115,7 +115,7 @@ fn missing_files_and_directories() {
 #[test]
 fn lines_and_chunks() {
     let lines: Vec<_> =
-        Lines::new(b" a \r\n\nb", Path::new("")).map(|line| (line.number, line.bytes)).collect();
+        TextLines::new(b" a \r\n\nb", Path::new("")).map(|line| (line.number, line.bytes)).collect();
     assert_eq!(lines, [(1, &b"a"[..]), (2, b""), (3, b"b")]);
     assert_eq!(count_lines(b""), 0);
     assert_eq!(count_lines(b"a\n\nb"), 3);
@@ -185,11 +185,11 @@ fn numbers_are_those_of_the_standard_library_wherever_they_end() {
     }
 }
 
-type Reader = fn(&Path) -> Result<ChainFile>;
+type ReadChain = fn(&Path) -> Result<ChainFile>;
 
 /// Returns files that are read in several pieces. Each has a name, a text, a comment marker and a
 /// reader.
-fn long_chains() -> [(&'static str, String, &'static str, Reader); 7] {
+fn long_chains() -> [(&'static str, String, &'static str, ReadChain); 7] {
     const STATES: u32 = 20_000;
     let to = |i: u32| (i * 7919 + 1) % STATES;
     let listed = |first: u32| -> String {
@@ -215,7 +215,7 @@ fn long_chains() -> [(&'static str, String, &'static str, Reader); 7] {
     lines.sort_by_key(key);
     let sorted = lines.join("\n") + "\n";
     // Converts numbered rows back into a list.
-    let numbered: Reader = |path| {
+    let numbered: ReadChain = |path| {
         let (file, rows) = tra::read_numbered(path)?;
         let transitions = rows.map_or(file.transitions, |rows| rows.list());
         Ok(ChainFile { transitions, ..file })

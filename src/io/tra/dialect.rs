@@ -17,7 +17,7 @@ const LANGUAGE: &str = "module const label formula global rewards init system st
 const OTHER_TYPES: &[&str] = &["mdp", "ma", "pomdp", "pta", "popta", "smg", "idtmc", "imdp", "ctmdp", "lts"];
 
 /// Header: everything before the transitions.
-pub(super) struct Head {
+pub(super) struct TraHeader {
     /// True if the file declares discrete time, false for continuous time, `None` for neither.
     pub(super) discrete: Option<bool>,
     /// Number of states that the header promises, if it does.
@@ -33,15 +33,15 @@ pub(super) struct Head {
 }
 
 /// Iterator over the lines that are neither blank nor comments.
-struct Content<'a> {
-    lines: Lines<'a>,
-    /// Kind of time that a comment or a hint declared: see [`Head`].
+struct ContentLines<'a> {
+    lines: TextLines<'a>,
+    /// Kind of time that a comment or a hint declared: see [`TraHeader`].
     discrete: Option<bool>,
 }
 
-impl<'a> Content<'a> {
+impl<'a> ContentLines<'a> {
     /// Returns the next line that is neither blank nor a comment, and its offset.
-    fn next(&mut self) -> Result<Option<(Line<'a>, usize)>> {
+    fn next(&mut self) -> Result<Option<(TextLine<'a>, usize)>> {
         loop {
             let start = self.lines.offset;
             match self.lines.next() {
@@ -56,8 +56,8 @@ impl<'a> Content<'a> {
     }
 
     /// Returns the header that ends with `last`, the line with the number of transitions.
-    fn head(&self, states: u64, transitions: u64, last: Line) -> Head {
-        Head {
+    fn head(&self, states: u64, transitions: u64, last: TextLine) -> TraHeader {
+        TraHeader {
             discrete: self.discrete,
             states: Some(states),
             transitions: Some(transitions),
@@ -69,8 +69,8 @@ impl<'a> Content<'a> {
 }
 
 /// Determines the file's dialect and reads its header.
-pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
-    let mut content = Content { lines: Lines::new(bytes, path), discrete: None };
+pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<TraHeader> {
+    let mut content = ContentLines { lines: TextLines::new(bytes, path), discrete: None };
     let empty = "is empty; a .tra starts with `STATES TRANSITIONS` in numbers, or with `ctmc`";
     let (mut first, mut start) = content.next()?.ok_or_else(|| Error::file(path, empty))?;
     // `//` starts a comment in DRN and in the modelling language. The first line after it decides.
@@ -135,7 +135,7 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
                      expected a CTMC"
                 )));
             }
-            Ok(Head {
+            Ok(TraHeader {
                 states: None,
                 transitions: None,
                 count_line: 0,
@@ -148,7 +148,7 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
     }
 }
 
-fn count(field: &[u8], what: &str, line: Line) -> Result<u64> {
+fn count(field: &[u8], what: &str, line: TextLine) -> Result<u64> {
     let expected = "expected an integer below 10^18; correct the header";
     let wrong = || line.error(format!("invalid number of {what} {}: {expected}", quote(field)));
     unsigned(field).ok_or_else(wrong)
@@ -157,7 +157,7 @@ fn count(field: &[u8], what: &str, line: Line) -> Result<u64> {
 /// True for PRISM's comment that declares a DTMC, false for a CTMC, `None` for other comments.
 ///
 /// Comments that declare another type of model or of file are errors.
-fn declared(line: Line) -> Result<Option<bool>> {
+fn declared(line: TextLine) -> Result<Option<bool>> {
     let text = line.bytes[1..].trim_ascii();
     let other = match text {
         b"DECLARATION" | b"Labels" => "labels",
@@ -178,7 +178,7 @@ fn declared(line: Line) -> Result<Option<bool>> {
 }
 
 /// Rejects first lines of other formats.
-fn check_other_format(line: Line) -> Result<()> {
+fn check_other_format(line: TextLine) -> Result<()> {
     let bytes = line.bytes;
     let compact: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).take(200).collect();
     let contains = |part: &[u8]| compact.windows(part.len()).any(|window| window == part);
@@ -208,7 +208,7 @@ fn is_other_type(word: &[u8]) -> bool {
     OTHER_TYPES.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-fn language_or_unknown(line: Line) -> Error {
+fn language_or_unknown(line: TextLine) -> Error {
     let word = line.bytes.split(|b| !b.is_ascii_alphanumeric() && *b != b'_').next().unwrap_or_default();
     let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
     match is("ctmc") || is("dtmc") || is_other_type(word) || LANGUAGE.split(' ').any(is) {
@@ -217,15 +217,15 @@ fn language_or_unknown(line: Line) -> Error {
     }
 }
 
-fn drn(line: Line) -> Error {
+fn drn(line: TextLine) -> Error {
     line.error(format!("{line} starts a Storm DRN file; give it the extension .drn"))
 }
 
-fn language(line: Line) -> Error {
+fn language(line: TextLine) -> Error {
     line.error(format!("{line} starts a model in PRISM's modelling language; {EXPORT}"))
 }
 
-fn unknown(line: Line) -> Error {
+fn unknown(line: TextLine) -> Error {
     let expected = "expected `STATES TRANSITIONS` in numbers, `ctmc`, `dtmc` or a triple `from to rate`";
     line.error(format!("{line} does not start a list of transitions: {expected}"))
 }

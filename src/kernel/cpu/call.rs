@@ -15,7 +15,7 @@ use crate::parallel::*;
 pub(crate) const PARALLEL_ITEMS: usize = 8192;
 
 /// Memory of an array that launches bind as an argument.
-pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
+pub(crate) trait BindingMemory: Send + Sync + std::fmt::Debug {
     /// Returns the bytes, which stay at one address for the lifetime of the memory.
     fn bytes(&self) -> *mut [u8];
 
@@ -38,7 +38,7 @@ pub(crate) struct BoundKernel {
     /// Problem size: rows or elements.
     pub(crate) items: usize,
     pub(crate) bindings: &'static [Binding],
-    pub(crate) args: Vec<Arc<dyn Memory>>,
+    pub(crate) args: Vec<Arc<dyn BindingMemory>>,
 }
 
 impl BoundKernel {
@@ -168,7 +168,7 @@ pub(crate) fn blocks<T: Number>(call: &Call<'_>, out: &mut [T], work: impl Fn(us
 }
 
 /// An array of a binding, as CPU implementations see it: `&[E]` or `&mut [E]`.
-pub trait View<'a> {
+pub trait BindingView<'a> {
     /// Type of the elements.
     type Element: 'static;
     /// True if the kernel writes the array.
@@ -177,7 +177,7 @@ pub trait View<'a> {
     fn of(call: &Call<'a>, binding: usize) -> Self;
 }
 
-impl<'a, E: bytemuck::Pod> View<'a> for &'a [E] {
+impl<'a, E: bytemuck::Pod> BindingView<'a> for &'a [E] {
     type Element = E;
     const WRITTEN: bool = false;
 
@@ -186,7 +186,7 @@ impl<'a, E: bytemuck::Pod> View<'a> for &'a [E] {
     }
 }
 
-impl<'a, E: bytemuck::Pod> View<'a> for &'a mut [E] {
+impl<'a, E: bytemuck::Pod> BindingView<'a> for &'a mut [E] {
     type Element = E;
     const WRITTEN: bool = true;
 
@@ -197,7 +197,7 @@ impl<'a, E: bytemuck::Pod> View<'a> for &'a mut [E] {
 
 impl Binding {
     /// Describes a binding that CPU implementations see as `V`.
-    pub const fn of<'a, V: View<'a>>(name: &'static str) -> Self {
+    pub const fn of<'a, V: BindingView<'a>>(name: &'static str) -> Self {
         Self { name, written: V::WRITTEN, scalar: Scalar::of::<V::Element> }
     }
 }
@@ -215,7 +215,7 @@ mod tests {
     // SAFETY: a test uses the words on its own thread alone.
     unsafe impl Sync for Words {}
 
-    impl Memory for Words {
+    impl BindingMemory for Words {
         fn bytes(&self) -> *mut [u8] {
             // SAFETY: no reference to the vector itself exists elsewhere.
             let words = unsafe { &mut *self.0.get() };

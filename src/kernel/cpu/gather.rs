@@ -557,7 +557,7 @@ mod x86 {
 
     level!(eight:
         q64_avx512, "avx512f,avx512vl,avx2,fma", Q64, u128, 4,
-        avx512::Parts, avx512::none, avx512::load, avx512::store, avx512::add_product,
+        avx512::WordSums, avx512::none, avx512::load, avx512::store, avx512::add_product,
         __m512i, gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
         loads: loads::eight_fractions,
         small: 16,
@@ -566,7 +566,7 @@ mod x86 {
     );
     level!(four:
         q64_avx2, "avx2,fma", Q64, u128, 4,
-        avx2::Parts, avx2::none, avx2::load, avx2::store, avx2::add_product,
+        avx2::WordSums, avx2::none, avx2::load, avx2::store, avx2::add_product,
         __m256i, gather: |x: *const Q64, i: __m128i| _mm256_i32gather_epi64::<8>(x.cast(), i),
         loads: loads::four_fractions,
         small: 2,

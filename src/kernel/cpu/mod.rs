@@ -8,5 +8,5 @@ mod loads;
 pub(super) mod q64_simd;
 pub(crate) mod simd;
 
-pub use call::View;
-pub(crate) use call::{BoundKernel, Call, Memory, PARALLEL_ITEMS, blocks};
+pub use call::BindingView;
+pub(crate) use call::{BindingMemory, BoundKernel, Call, PARALLEL_ITEMS, blocks};

@@ -70,7 +70,7 @@ macro_rules! parts {
             /// Sums of multiples of 2⁻¹²⁸: the upper 64 bits, and a sum for each of the lower two
             /// words.
             #[derive(Clone, Copy)]
-            pub(in super::super) struct Parts {
+            pub(in super::super) struct WordSums {
                 high: $vector,
                 middle: $vector,
                 low: $vector,
@@ -89,13 +89,13 @@ macro_rules! parts {
 
             #[target_feature(enable = $features)]
             #[inline]
-            pub(in super::super) fn none() -> Parts {
-                Parts { high: $zero(), middle: $zero(), low: $zero() }
+            pub(in super::super) fn none() -> WordSums {
+                WordSums { high: $zero(), middle: $zero(), low: $zero() }
             }
 
             #[target_feature(enable = $features)]
             #[inline]
-            pub(in super::super) fn add_product(a: $vector, b: $vector, s: Parts) -> Parts {
+            pub(in super::super) fn add_product(a: $vector, b: $vector, s: WordSums) -> WordSums {
                 let word = $set(0xffff_ffff);
                 let (a1, b1) = ($down::<32>(a), $down::<32>(b));
                 let low = $multiply(a, b);
@@ -103,7 +103,7 @@ macro_rules! parts {
                 let one = $add($multiply(a1, b), $down::<32>(low));
                 let other = $add($multiply(a, b1), $and(one, word));
                 let high = $add($multiply(a1, b1), $add($down::<32>(one), $down::<32>(other)));
-                Parts {
+                WordSums {
                     high: $add(s.high, high),
                     middle: $add(s.middle, $and(other, word)),
                     low: $add(s.low, $and(low, word)),
@@ -116,7 +116,7 @@ macro_rules! parts {
             /// The processor has the features, and `to` points to space for a vector of sums.
             #[target_feature(enable = $features)]
             #[inline]
-            pub(in super::super) unsafe fn store(to: *mut u128, s: Parts) {
+            pub(in super::super) unsafe fn store(to: *mut u128, s: WordSums) {
                 let middle = $add(s.middle, $down::<32>(s.low));
                 let high = $add(s.high, $down::<32>(middle));
                 let low = $add($up::<32>(middle), $and(s.low, $set(0xffff_ffff)));
@@ -142,7 +142,7 @@ macro_rules! parts {
                 let (leave, own) = unsafe { (load(leave), load(own)) };
                 let (high, low): ($vector, $vector) = $parted;
                 let word = $set(0xffff_ffff);
-                let stays = Parts {
+                let stays = WordSums {
                     high,
                     middle: $add($down::<32>(low), $down::<32>(own)),
                     low: $add($and(low, word), $and(own, word)),

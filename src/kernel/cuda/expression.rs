@@ -7,7 +7,7 @@ use naga::{
 
 use super::function::FunctionWriter;
 use super::refusal::{Written, name_of, refuse};
-use super::types::{Item, Unit, argument_name, literal, local_name, scalar};
+use super::types::{LayoutItem, Unit, argument_name, literal, local_name, scalar};
 
 impl FunctionWriter<'_> {
     /// Returns true for pointers, which are written as the place they refer to at every use.
@@ -53,10 +53,10 @@ impl FunctionWriter<'_> {
             Expression::FunctionArgument(index) => self.argument(index),
             Expression::Access { base, index } => {
                 let (place, index) = (self.place(base)?, self.value(index)?);
-                self.part(self.pointee(base)?, &place, Index::Value(&index))
+                self.part(self.pointee(base)?, &place, ElementIndex::Value(&index))
             }
             Expression::AccessIndex { base, index } => {
-                self.part(self.pointee(base)?, &self.place(base)?, Index::Constant(index))
+                self.part(self.pointee(base)?, &self.place(base)?, ElementIndex::Constant(index))
             }
             _ => refuse("a pointer that is computed"),
         }
@@ -74,12 +74,12 @@ impl FunctionWriter<'_> {
     }
 
     /// Returns C++ text for a component of `whole`.
-    fn part(&self, ty: TypeInner, whole: &str, index: Index<'_>) -> Written {
+    fn part(&self, ty: TypeInner, whole: &str, index: ElementIndex<'_>) -> Written {
         Ok(match (ty, index) {
             (TypeInner::Array { size: ArraySize::Dynamic, .. }, index) => format!("{whole}[{index}]"),
             (TypeInner::Array { .. }, index) => format!("{whole}.at[{index}]"),
             (TypeInner::Vector { .. }, index) => format!("{whole}.at[{index}]"),
-            (TypeInner::Struct { members, .. }, Index::Constant(index)) => {
+            (TypeInner::Struct { members, .. }, ElementIndex::Constant(index)) => {
                 format!("{whole}.{}", Unit::member_name(&members, index as usize))
             }
             (other, _) => return refuse(format!("a part of {}", name_of(&other))),
@@ -105,10 +105,10 @@ impl FunctionWriter<'_> {
             }
             Expression::Access { base, index } => {
                 let (whole, index) = (self.value(base)?, self.value(index)?);
-                self.part(self.inner(base).clone(), &whole, Index::Value(&index))
+                self.part(self.inner(base).clone(), &whole, ElementIndex::Value(&index))
             }
             Expression::AccessIndex { base, index } => {
-                self.part(self.inner(base).clone(), &self.value(base)?, Index::Constant(index))
+                self.part(self.inner(base).clone(), &self.value(base)?, ElementIndex::Constant(index))
             }
             Expression::Load { pointer } => self.place(pointer),
             Expression::Unary { op, expr } => self.unary(op, expr),
@@ -160,8 +160,8 @@ impl FunctionWriter<'_> {
             TypeInner::Struct { members, span } => {
                 for item in self.unit.items(members, *span) {
                     match item {
-                        Item::Padding(_) => parts.push("{}".into()),
-                        Item::Member(i) => match components.get(i) {
+                        LayoutItem::Padding(_) => parts.push("{}".into()),
+                        LayoutItem::Member(i) => match components.get(i) {
                             Some(&component) => parts.push(self.value(component)?),
                             None => return refuse("a struct with too few values"),
                         },
@@ -257,12 +257,12 @@ impl FunctionWriter<'_> {
 }
 
 #[derive(Clone, Copy)]
-enum Index<'a> {
+enum ElementIndex<'a> {
     Value(&'a str),
     Constant(u32),
 }
 
-impl std::fmt::Display for Index<'_> {
+impl std::fmt::Display for ElementIndex<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Value(text) => f.write_str(text),

@@ -16,7 +16,7 @@ pub(super) struct Unit<'a> {
 }
 
 /// An item of a struct's layout.
-pub(super) enum Item {
+pub(super) enum LayoutItem {
     Member(usize),
     /// Number of bytes that WGSL leaves unused.
     Padding(u32),
@@ -166,18 +166,18 @@ impl<'a> Unit<'a> {
     }
 
     /// Returns members and padding of a struct, in order of their offsets.
-    pub(super) fn items(&self, members: &[StructMember], span: u32) -> Vec<Item> {
+    pub(super) fn items(&self, members: &[StructMember], span: u32) -> Vec<LayoutItem> {
         let mut items = Vec::new();
         let mut end = 0;
         for (i, member) in members.iter().enumerate() {
             if member.offset > end {
-                items.push(Item::Padding(member.offset - end));
+                items.push(LayoutItem::Padding(member.offset - end));
             }
-            items.push(Item::Member(i));
+            items.push(LayoutItem::Member(i));
             end = member.offset.saturating_add(self.layouter[member.ty].size);
         }
         if span > end {
-            items.push(Item::Padding(span - end));
+            items.push(LayoutItem::Padding(span - end));
         }
         items
     }
@@ -188,11 +188,11 @@ impl<'a> Unit<'a> {
         let mut text = format!("struct alignas({}) {name} {{\n", self.layouter[ty].alignment);
         for (place, item) in self.items(members, span).iter().enumerate() {
             match *item {
-                Item::Member(i) => {
+                LayoutItem::Member(i) => {
                     let ty = self.type_text(members[i].ty)?;
                     text += &format!("    {ty} {};\n", Self::member_name(members, i));
                 }
-                Item::Padding(bytes) => text += &format!("    u8 padding_{place}[{bytes}];\n"),
+                LayoutItem::Padding(bytes) => text += &format!("    u8 padding_{place}[{bytes}];\n"),
             }
         }
         text += &format!("}};\nstatic_assert(sizeof({name}) == {span}, \"the layout of WGSL\");\n\n");

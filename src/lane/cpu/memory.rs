@@ -42,22 +42,22 @@ impl std::ops::DerefMut for MmapMut {
 
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+struct CacheLine([u8; 64]);
 
 /// Owner of the bytes. Large arrays have their own pages.
 ///
 /// Small arrays share pages with others, since mapping and unmapping a page takes longer than
 /// solving a small chain.
-enum Owner {
+enum MemoryOwner {
     Pages(#[expect(dead_code, reason = "unmapped when it is dropped")] MmapMut),
-    /// Boxed slice of this many cache lines, which [`Memory`] frees.
+    /// Boxed slice of this many cache lines, which [`CpuArray`] frees.
     Lines(usize),
 }
 
 /// Zeroed memory of a CPU lane, aligned to a cache line.
-pub(in crate::lane) struct Memory {
+pub(in crate::lane) struct CpuArray {
     start: NonNull<u8>,
-    owner: Owner,
+    owner: MemoryOwner,
     pub(super) address: usize,
     len: usize,
     /// Version number: every write by the host changes it, and no two arrays share one.
@@ -66,7 +66,7 @@ pub(in crate::lane) struct Memory {
 }
 
 // SAFETY: the bytes are owned, and none of them is bound to a thread.
-unsafe impl Send for Memory {}
+unsafe impl Send for CpuArray {}
 // SAFETY: the bytes of a buffer are accessed only under the owning lane's `queue` lock. `Lane`
 // asserts that arrays, launches and transfer buffers are used on the lane that made them. The bytes
 // of a `HostArray` are accessed only through references to it, or by a buffer from `Lane::adopt`.
@@ -74,9 +74,9 @@ unsafe impl Send for Memory {}
 // borrowed. A launch's CPU implementation gets each array once, or several times to read.
 // `Lane::bind` asserts that a written array is bound once, and `Call` that a binding is borrowed
 // either to read or once to write.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for CpuArray {}
 
-impl cpu::Memory for Memory {
+impl cpu::BindingMemory for CpuArray {
     fn bytes(&self) -> *mut [u8] {
         std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len)
     }
@@ -90,29 +90,29 @@ impl cpu::Memory for Memory {
     }
 }
 
-impl std::fmt::Debug for Memory {
+impl std::fmt::Debug for CpuArray {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Memory({} bytes)", self.len)
+        write!(f, "CpuArray({} bytes)", self.len)
     }
 }
 
-impl PartialEq for Memory {
+impl PartialEq for CpuArray {
     fn eq(&self, other: &Self) -> bool {
         self.address == other.address
     }
 }
 
-impl Drop for Memory {
+impl Drop for CpuArray {
     fn drop(&mut self) {
-        if let Owner::Lines(count) = self.owner {
-            let lines = std::ptr::slice_from_raw_parts_mut(self.start.cast::<Line>().as_ptr(), count);
+        if let MemoryOwner::Lines(count) = self.owner {
+            let lines = std::ptr::slice_from_raw_parts_mut(self.start.cast::<CacheLine>().as_ptr(), count);
             // SAFETY: `new` took these lines out of a box.
             drop(unsafe { Box::from_raw(lines) });
         }
     }
 }
 
-impl Memory {
+impl CpuArray {
     pub(in crate::lane) fn new(len: usize) -> std::io::Result<Self> {
         // In the worst case every gathered element is on another page; large pages keep them within
         // the TLB's reach. Systems without large pages return an error, which is ignored.
@@ -120,11 +120,11 @@ impl Memory {
             let mut pages = MmapMut::map_anon(len.next_multiple_of(LARGE_PAGE))?;
             #[cfg(target_os = "linux")]
             let _ = pages.advise(memmap2::Advice::HugePage);
-            (pages.as_mut_ptr(), Owner::Pages(pages))
+            (pages.as_mut_ptr(), MemoryOwner::Pages(pages))
         } else {
-            let count = len.div_ceil(size_of::<Line>()).max(1);
-            let lines = bytemuck::zeroed_slice_box::<Line>(count);
-            (Box::into_raw(lines).cast(), Owner::Lines(count))
+            let count = len.div_ceil(size_of::<CacheLine>()).max(1);
+            let lines = bytemuck::zeroed_slice_box::<CacheLine>(count);
+            (Box::into_raw(lines).cast(), MemoryOwner::Lines(count))
         };
         let address = start.addr();
         let start = NonNull::new(start).expect("neither a mapping nor a box begins at 0");
@@ -169,7 +169,7 @@ impl Memory {
     }
 }
 
-/// Returns a new version number for [`Memory::contents`], different from all earlier ones.
+/// Returns a new version number for [`CpuArray::contents`], different from all earlier ones.
 fn new_contents() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)

@@ -7,10 +7,10 @@ mod memory;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-pub(super) use memory::Memory;
+pub(super) use memory::CpuArray;
 
-use super::backend::{Backend, Place, SendStaging, Watch};
-use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program};
+use super::backend::{Backend, InPlaceReceive, OnStep, SendStaging};
+use super::{Arg, Device, Foreign, HostArray, LaneBatch, Launch, Limits, PIECE, Program};
 use crate::error::Size;
 use crate::kernel::cpu::{BoundKernel, simd};
 use crate::kernel::{Kernel, Precision};
@@ -132,10 +132,10 @@ impl CpuLane {
 }
 
 impl Backend for CpuLane {
-    type Memory = Arc<Memory>;
+    type Memory = Arc<CpuArray>;
     type Launch = BoundKernel;
-    type SendBuffer = Arc<Memory>;
-    type ReceiveBuffer = Place<Arc<Memory>>;
+    type SendBuffer = Arc<CpuArray>;
+    type ReceiveBuffer = InPlaceReceive<Arc<CpuArray>>;
 
     fn device(&self) -> &Device {
         &self.device
@@ -145,16 +145,16 @@ impl Backend for CpuLane {
         Some(available_memory())
     }
 
-    fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
+    fn alloc(&self, bytes: u64) -> Result<Arc<CpuArray>> {
         let out_of_memory =
             |reason: String| Error::memory(&self.device.name, "an array", bytes, Limit::Free(reason));
         if let Some(available) = less_than(bytes) {
             return Err(out_of_memory(format!("{} are available", Size(available))));
         }
-        Memory::new(bytes as usize).map(Arc::new).map_err(|e| out_of_memory(e.to_string()))
+        CpuArray::new(bytes as usize).map(Arc::new).map_err(|e| out_of_memory(e.to_string()))
     }
 
-    fn upload(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
+    fn upload(&self, src: &[u8], dst: &Arc<CpuArray>, at: u64) -> Result<()> {
         let (_queue, at) = (self.lock(), at as usize);
         dst.written();
         if !dst.holds(src, at) {
@@ -165,7 +165,7 @@ impl Backend for CpuLane {
         Ok(())
     }
 
-    fn download(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
+    fn download(&self, src: &Arc<CpuArray>, at: u64, dst: &mut [u8]) -> Result<()> {
         let (_queue, at) = (self.lock(), at as usize);
         if !src.holds(dst, at) {
             // SAFETY: the lock is held.
@@ -175,7 +175,7 @@ impl Backend for CpuLane {
         Ok(())
     }
 
-    fn clear(&self, dst: &Arc<Memory>, _: u64) -> Result<()> {
+    fn clear(&self, dst: &Arc<CpuArray>, _: u64) -> Result<()> {
         let _queue = self.lock();
         dst.written();
         // SAFETY: the lock is held.
@@ -184,7 +184,7 @@ impl Backend for CpuLane {
         Ok(())
     }
 
-    fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, at: u64, bytes: u64, times: u32) -> Result<()> {
+    fn copy(&self, src: &Arc<CpuArray>, dst: &Arc<CpuArray>, at: u64, bytes: u64, times: u32) -> Result<()> {
         let _queue = self.lock();
         dst.written();
         // SAFETY: the lock is held, and the two arrays are different (asserted by `Lane::copy`).
@@ -207,11 +207,11 @@ impl Backend for CpuLane {
             constants: kernel.constants,
             items,
             bindings: kernel.interface.bindings(precision),
-            args: args.iter().map(|arg| Arc::<Memory>::clone(arg.memory.own()) as _).collect(),
+            args: args.iter().map(|arg| Arc::<CpuArray>::clone(arg.memory.own()) as _).collect(),
         })
     }
 
-    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
+    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: OnStep<'_>) -> Result<()> {
         let mut done = 0;
         loop {
             let queue = self.lock();
@@ -238,7 +238,7 @@ impl Backend for CpuLane {
         self.run_loops(true, work);
     }
 
-    fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+    fn submit(&self, batch: &LaneBatch<'_>, first: u64) -> Result<()> {
         // Transfer buffers are the arrays themselves, so only the launches are run.
         if !batch.launches.is_empty() {
             let _queue = self.lock();
@@ -258,15 +258,15 @@ impl Backend for CpuLane {
         self.alloc((len * size_of::<T>()) as u64).map(HostArray::of)
     }
 
-    fn adopt<T: bytemuck::Pod>(&self, array: &HostArray<T>) -> Option<Arc<Memory>> {
+    fn adopt<T: bytemuck::Pod>(&self, array: &HostArray<T>) -> Option<Arc<CpuArray>> {
         array.own().cloned()
     }
 
-    fn address(&self, memory: &Arc<Memory>) -> Option<u64> {
+    fn address(&self, memory: &Arc<CpuArray>) -> Option<u64> {
         Some(memory.exposed())
     }
 
-    unsafe fn copy_from(&self, src: Foreign, dst: &Arc<Memory>, at: u64, pitch: usize) -> Result<()> {
+    unsafe fn copy_from(&self, src: Foreign, dst: &Arc<CpuArray>, at: u64, pitch: usize) -> Result<()> {
         let _queue = self.lock();
         dst.written();
         let from = std::ptr::with_exposed_provenance::<u8>(src.address as usize);
@@ -285,7 +285,7 @@ impl Backend for CpuLane {
 }
 
 /// Send buffer that is the array itself, which the host reads.
-impl SendStaging<CpuLane> for Arc<Memory> {
+impl SendStaging<CpuLane> for Arc<CpuArray> {
     fn new(_: &CpuLane, source: &Self, _: u64) -> Result<Self> {
         Ok(source.clone())
     }

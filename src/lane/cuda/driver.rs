@@ -13,11 +13,11 @@ use cudarc::driver::sys;
 use crate::lane::host_array::Locked;
 use crate::parallel::lock;
 
-pub(super) type Result<T> = std::result::Result<T, DriverError>;
+pub(super) type DriverResult<T> = Result<T, DriverError>;
 
 /// Checks once that the driver's library exists and starts; cudarc panics without it.
-pub(super) fn present() -> std::result::Result<(), String> {
-    static PRESENT: OnceLock<std::result::Result<(), String>> = OnceLock::new();
+pub(super) fn present() -> Result<(), String> {
+    static PRESENT: OnceLock<Result<(), String>> = OnceLock::new();
     PRESENT
         .get_or_init(|| {
             // SAFETY: this only searches for the library.
@@ -79,7 +79,7 @@ pub(super) struct CudaContext {
     context: Handle<sys::CUcontext>,
 }
 
-pub(super) fn count() -> Result<usize> {
+pub(super) fn count() -> DriverResult<usize> {
     raw::device::get_count().map(|n| n as usize)
 }
 
@@ -87,20 +87,20 @@ impl CudaContext {
     /// Returns the context of device `ordinal`.
     ///
     /// It is never released, since that would reset the resources of other lanes on the device.
-    pub(super) fn retain(ordinal: usize) -> Result<Self> {
+    pub(super) fn retain(ordinal: usize) -> DriverResult<Self> {
         let device = raw::device::get(ordinal as i32)?;
         // SAFETY: the device exists.
         let context = unsafe { raw::primary_ctx::retain(device)? };
         Ok(Self { device, context: Handle(context) })
     }
 
-    pub(super) fn enter(&self) -> Result<()> {
+    pub(super) fn enter(&self) -> DriverResult<()> {
         // SAFETY: the context is never released.
         unsafe { raw::ctx::set_current(self.context.0) }
     }
 
     /// Runs work with this context current, then restores the previous one for other libraries.
-    pub(super) fn within<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub(super) fn within<R>(&self, work: impl FnOnce() -> DriverResult<R>) -> DriverResult<R> {
         // SAFETY: the context is never released.
         unsafe { sys::cuCtxPushCurrent_v2(self.context.0) }.result()?;
         let done = work();
@@ -121,16 +121,16 @@ impl CudaContext {
         found.result().ok().map(|()| ordinal)
     }
 
-    pub(super) fn name(&self) -> Result<String> {
+    pub(super) fn name(&self) -> DriverResult<String> {
         raw::device::get_name(self.device)
     }
 
-    pub(super) fn attribute(&self, which: sys::CUdevice_attribute) -> Result<i32> {
+    pub(super) fn attribute(&self, which: sys::CUdevice_attribute) -> DriverResult<i32> {
         // SAFETY: the device exists.
         unsafe { raw::device::get_attribute(self.device, which) }
     }
 
-    pub(super) fn memory(&self) -> Result<(usize, usize)> {
+    pub(super) fn memory(&self) -> DriverResult<(usize, usize)> {
         self.enter()?;
         raw::mem_get_info()
     }
@@ -175,7 +175,7 @@ pub(super) struct Pinned {
 }
 
 impl Pinned {
-    pub(super) fn new(context: CudaContext, len: usize) -> Result<Self> {
+    pub(super) fn new(context: CudaContext, len: usize) -> DriverResult<Self> {
         context.enter()?;
         // SAFETY: freed when this value is dropped. The size is never 0, for which there would be
         // no pointer. No flag is set, since the host reads the memory after copies.
@@ -212,7 +212,7 @@ pub(super) struct CudaStream {
 
 impl CudaStream {
     /// Creates a stream; with `first`, its kernels have the highest priority.
-    pub(super) fn new(context: CudaContext, first: bool) -> Result<Self> {
+    pub(super) fn new(context: CudaContext, first: bool) -> DriverResult<Self> {
         context.enter()?;
         let (least, greatest) = raw::stream::get_priority_range()?;
         let priority = if first { greatest } else { least };
@@ -220,13 +220,13 @@ impl CudaStream {
         Ok(Self { context, stream: Handle(stream) })
     }
 
-    pub(super) fn synchronize(&self) -> Result<()> {
+    pub(super) fn synchronize(&self) -> DriverResult<()> {
         self.context.enter()?;
         // SAFETY: the stream is not destroyed.
         unsafe { raw::stream::synchronize(self.stream.0) }
     }
 
-    pub(super) fn wait(&self, event: &Event) -> Result<()> {
+    pub(super) fn wait(&self, event: &Event) -> DriverResult<()> {
         // SAFETY: stream and event are not destroyed; no flags are set.
         unsafe {
             raw::stream::wait_event(
@@ -258,7 +258,7 @@ impl CudaStream {
         grid: (u32, u32),
         threads: u32,
         arguments: &mut [*mut c_void],
-    ) -> Result<()> {
+    ) -> DriverResult<()> {
         // SAFETY: guaranteed by the caller.
         unsafe {
             raw::launch_kernel(
@@ -288,13 +288,13 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    pub(super) fn new(context: CudaContext) -> Result<Self> {
+    pub(super) fn new(context: CudaContext) -> DriverResult<Self> {
         context.enter()?;
         let event = raw::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
         Ok(Self { context, event: Handle(event) })
     }
 
-    pub(super) fn record(&self, stream: &CudaStream) -> Result<()> {
+    pub(super) fn record(&self, stream: &CudaStream) -> DriverResult<()> {
         // SAFETY: event and stream are not destroyed and belong to one context.
         unsafe { raw::event::record(self.event.0, stream.stream.0) }
     }
@@ -303,13 +303,13 @@ impl Event {
     ///
     /// # Safety
     /// `stream` is a stream of this event's device, or stands for one of CUDA's default streams.
-    pub(super) unsafe fn record_foreign(&self, stream: u64) -> Result<()> {
+    pub(super) unsafe fn record_foreign(&self, stream: u64) -> DriverResult<()> {
         let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
         // SAFETY: guaranteed by the caller.
         unsafe { raw::event::record(self.event.0, stream) }
     }
 
-    pub(super) fn synchronize(&self) -> Result<()> {
+    pub(super) fn synchronize(&self) -> DriverResult<()> {
         self.context.enter()?;
         // SAFETY: the event is not destroyed.
         unsafe { raw::event::synchronize(self.event.0) }
@@ -328,7 +328,7 @@ impl Drop for Event {
 pub(super) struct Function(Handle<sys::CUfunction>);
 
 /// Loads machine code for the lifetime of the process, and returns its function.
-pub(super) fn load(context: CudaContext, image: &[u8], name: &str) -> Result<Function> {
+pub(super) fn load(context: CudaContext, image: &[u8], name: &str) -> DriverResult<Function> {
     context.enter()?;
     let name = CString::new(name).unwrap_or_default();
     // SAFETY: the image is a complete ELF file as NVRTC wrote it; the module is never unloaded.

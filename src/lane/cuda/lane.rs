@@ -9,7 +9,7 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUresult};
 
 use super::compile;
 use super::driver::{self, CudaContext, CudaStream, Event, Function, Pinned};
-use super::memory::{Memory, Streams};
+use super::memory::{GpuArray, Streams};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::host_array::Locked;
 use crate::lane::{Device, Launch, Limits};
@@ -69,7 +69,7 @@ pub(in crate::lane) struct CudaLaunch {
     pub(super) grid: (u32, u32),
     pub(super) group: u32,
     /// Arguments, kept alive while the launch may run.
-    pub(super) args: Vec<Arc<Memory>>,
+    pub(super) args: Vec<Arc<GpuArray>>,
 }
 
 pub(super) fn device(name: String, spec: String, driver: String, memory: Option<u64>) -> Device {
@@ -87,7 +87,7 @@ pub(super) fn device(name: String, spec: String, driver: String, memory: Option<
     }
 }
 
-pub(super) fn describe(ordinal: usize, context: &CudaContext) -> driver::Result<(Device, String)> {
+pub(super) fn describe(ordinal: usize, context: &CudaContext) -> driver::DriverResult<(Device, String)> {
     let (free, _) = context.memory()?;
     let major = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
@@ -104,7 +104,7 @@ impl CudaLane {
         if ordinal >= count {
             return Err(refuse(format!("there are {count} CUDA devices, counted from 0")));
         }
-        let open = || -> driver::Result<Self> {
+        let open = || -> driver::DriverResult<Self> {
             let context = CudaContext::retain(ordinal)?;
             let (device, arch) = describe(ordinal, &context)?;
             let streams = Arc::new(Streams::new(context)?);
@@ -113,7 +113,7 @@ impl CudaLane {
                 slot.1.record(&streams.main)?;
                 Ok(slot)
             });
-            let staging = Mutex::new(slots.collect::<driver::Result<_>>()?);
+            let staging = Mutex::new(slots.collect::<driver::DriverResult<_>>()?);
             let functions = functions_of(context.device);
             let fence = Event::new(context)?;
             fence.record(&streams.main)?;
@@ -127,7 +127,7 @@ impl CudaLane {
     }
 
     /// Makes driver calls in the lane's context, and names the operation in their errors.
-    pub(super) fn during<T>(&self, what: &str, work: impl FnOnce() -> driver::Result<T>) -> Result<T> {
+    pub(super) fn during<T>(&self, what: &str, work: impl FnOnce() -> driver::DriverResult<T>) -> Result<T> {
         self.enter()?;
         work().map_err(|e| self.error(what, e))
     }

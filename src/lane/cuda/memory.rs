@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::result as raw;
 use cudarc::driver::sys::{self, CUdeviceptr};
 
-use super::driver::{CudaContext, CudaStream, Event, Result};
+use super::driver::{CudaContext, CudaStream, DriverResult, Event};
 use crate::lane::Foreign;
 use crate::parallel::lock;
 
@@ -38,7 +38,7 @@ struct Unused {
 }
 
 impl Streams {
-    pub(super) fn new(context: CudaContext) -> Result<Self> {
+    pub(super) fn new(context: CudaContext) -> DriverResult<Self> {
         let (main, aside) = (CudaStream::new(context, false)?, CudaStream::new(context, true)?);
         Ok(Self { context, main, aside, dropped: Event::new(context)?, unused: Mutex::default() })
     }
@@ -49,7 +49,7 @@ impl Streams {
     }
 
     /// Returns a block of `bytes`, which work in `main` may use.
-    fn block(&self, bytes: usize) -> Result<CUdeviceptr> {
+    fn block(&self, bytes: usize) -> DriverResult<CUdeviceptr> {
         let mut unused = lock(&self.unused);
         if let Some(at) = unused.blocks.iter().rposition(|block| block.0 == bytes) {
             unused.bytes -= bytes;
@@ -106,20 +106,20 @@ impl Drop for Streams {
 
 impl CudaStream {
     /// Enqueues a copy from the host; its bytes must not change until a later event occurs.
-    pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<()> {
+    pub(super) fn send(&self, src: &[u8], dst: &GpuArray, offset: u64) -> DriverResult<()> {
         // SAFETY: the caller checked the range. The source is page-locked and outlives the copy
         // (see `Staging` and `HostArray`).
         unsafe { raw::memcpy_htod_async(dst.pointer + offset, src, self.raw()) }
     }
 
     /// Enqueues a copy to the host; its bytes must not be used until a later event occurs.
-    pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
+    pub(super) fn fetch(&self, src: &GpuArray, offset: u64, dst: &mut [u8]) -> DriverResult<()> {
         // SAFETY: the caller checked the range. The target is page-locked and outlives the copy
         // (see `Staging` and `HostArray`).
         unsafe { raw::memcpy_dtoh_async(dst, src.pointer + offset, self.raw()) }
     }
 
-    pub(super) fn copy(&self, src: &Memory, dst: &Memory, offset: u64, bytes: usize) -> Result<()> {
+    pub(super) fn copy(&self, src: &GpuArray, dst: &GpuArray, offset: u64, bytes: usize) -> DriverResult<()> {
         // SAFETY: the caller checked the range.
         unsafe { raw::memcpy_dtod_async(dst.pointer + offset, src.pointer, bytes, self.raw()) }
     }
@@ -133,10 +133,10 @@ impl CudaStream {
     pub(super) unsafe fn copy_foreign(
         &self,
         src: &Foreign,
-        dst: &Memory,
+        dst: &GpuArray,
         at: u64,
         pitch: usize,
-    ) -> Result<()> {
+    ) -> DriverResult<()> {
         let to = dst.pointer + at;
         if src.height == 1 || (src.pitch == src.width && pitch == src.width) {
             // SAFETY: guaranteed by the caller.
@@ -164,7 +164,7 @@ impl CudaStream {
         unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.raw()) }.result()
     }
 
-    pub(super) fn clear(&self, dst: &Memory, bytes: usize) -> Result<()> {
+    pub(super) fn clear(&self, dst: &GpuArray, bytes: usize) -> DriverResult<()> {
         // SAFETY: the caller passes the allocation's own length.
         unsafe { raw::memset_d8_async(dst.pointer, 0, bytes, self.raw()) }
     }
@@ -172,7 +172,7 @@ impl CudaStream {
 
 /// An array in the memory of a device.
 #[derive(Debug)]
-pub(in crate::lane) struct Memory {
+pub(in crate::lane) struct GpuArray {
     pub(super) context: CudaContext,
     pub(super) pointer: CUdeviceptr,
     bytes: usize,
@@ -183,9 +183,9 @@ pub(in crate::lane) struct Memory {
     shared: AtomicBool,
 }
 
-impl Memory {
+impl GpuArray {
     /// Allocates bytes with arbitrary values.
-    pub(super) fn new(context: CudaContext, bytes: usize, streams: &Arc<Streams>) -> Result<Self> {
+    pub(super) fn new(context: CudaContext, bytes: usize, streams: &Arc<Streams>) -> DriverResult<Self> {
         context.enter()?;
         // Sizes with four significant bits, so that blocks fit arrays of similar sizes.
         let unit = (bytes.next_power_of_two() >> 4).max(512);
@@ -207,14 +207,14 @@ impl Memory {
     }
 }
 
-impl PartialEq for Memory {
+impl PartialEq for GpuArray {
     /// Returns true for two handles of one allocation; addresses are unique over all devices.
     fn eq(&self, other: &Self) -> bool {
         self.pointer == other.pointer
     }
 }
 
-impl Drop for Memory {
+impl Drop for GpuArray {
     /// Keeps the thread's context: a lent array may be dropped in a thread of another library.
     fn drop(&mut self) {
         let _ = self.context.within(|| {

@@ -17,14 +17,14 @@ use driver::CudaContext;
 pub(crate) use driver::{Event, prepare};
 pub(crate) use lane::{CudaLane, Side};
 use lane::{CudaLaunch, MOST_GROUPS, SLOT, SLOTS, Staging, describe, device};
-use memory::Memory;
-use transfer::{ReceiveBuffer, SendBuffer};
+use memory::GpuArray;
+use transfer::{CudaReceiveBuffer, CudaSendBuffer};
 
-use super::backend::{Backend, Watch};
+use super::backend::{Backend, OnStep};
 use super::batching::pieces;
 use super::host_array::Locked;
 use super::work::grid;
-use super::{Arg, Batch, Device, Foreign, HostArray, Listing, Program};
+use super::{Arg, Device, Foreign, HostArray, LaneBatch, Listing, Program};
 use crate::error::Size;
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::{copy_bytes_locked, lock};
@@ -61,10 +61,10 @@ pub(super) fn count() -> usize {
 }
 
 impl Backend for CudaLane {
-    type Memory = Arc<Memory>;
+    type Memory = Arc<GpuArray>;
     type Launch = CudaLaunch;
-    type SendBuffer = SendBuffer;
-    type ReceiveBuffer = ReceiveBuffer;
+    type SendBuffer = CudaSendBuffer;
+    type ReceiveBuffer = CudaReceiveBuffer;
 
     fn device(&self) -> &Device {
         &self.device
@@ -74,14 +74,14 @@ impl Backend for CudaLane {
         self.context.memory().ok().map(|(free, _)| (free + self.streams.unused_bytes()) as u64)
     }
 
-    fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
+    fn alloc(&self, bytes: u64) -> Result<Arc<GpuArray>> {
         let memory = self.alloc_unset(bytes)?;
         self.clear(&memory, bytes)?;
         Ok(memory)
     }
 
-    fn alloc_unset(&self, bytes: u64) -> Result<Arc<Memory>> {
-        match Memory::new(self.context, bytes as usize, &self.streams) {
+    fn alloc_unset(&self, bytes: u64) -> Result<Arc<GpuArray>> {
+        match GpuArray::new(self.context, bytes as usize, &self.streams) {
             Ok(memory) => Ok(Arc::new(memory)),
             Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
                 let free = Size(self.free_bytes(0).unwrap_or(0));
@@ -92,7 +92,7 @@ impl Backend for CudaLane {
         }
     }
 
-    fn upload(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
+    fn upload(&self, src: &[u8], dst: &Arc<GpuArray>, at: u64) -> Result<()> {
         let mut staging = lock(&self.staging);
         self.during("an upload", || {
             for (i, chunk) in src.chunks(SLOT).enumerate() {
@@ -107,11 +107,11 @@ impl Backend for CudaLane {
         })
     }
 
-    fn download(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
+    fn download(&self, src: &Arc<GpuArray>, at: u64, dst: &mut [u8]) -> Result<()> {
         let mut staging = lock(&self.staging);
         self.during("a download", || {
             let lengths: Vec<usize> = dst.chunks(SLOT).map(<[u8]>::len).collect();
-            let fetch = |staging: &mut Staging, i: usize| -> driver::Result<()> {
+            let fetch = |staging: &mut Staging, i: usize| -> driver::DriverResult<()> {
                 let (pinned, event) = &mut staging[i % SLOTS];
                 event.synchronize()?;
                 self.streams.main.fetch(
@@ -136,26 +136,26 @@ impl Backend for CudaLane {
         })
     }
 
-    fn send(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
+    fn send(&self, src: &[u8], dst: &Arc<GpuArray>, at: u64) -> Result<()> {
         self.during("an upload", || self.streams.main.send(src, dst, at))
     }
 
-    fn fetch(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
+    fn fetch(&self, src: &Arc<GpuArray>, at: u64, dst: &mut [u8]) -> Result<()> {
         self.during("a download", || self.streams.main.fetch(src, at, dst))
     }
 
-    fn clear(&self, dst: &Arc<Memory>, bytes: u64) -> Result<()> {
+    fn clear(&self, dst: &Arc<GpuArray>, bytes: u64) -> Result<()> {
         self.during("clearing", || self.streams.main.clear(dst, bytes as usize))
     }
 
-    fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, at: u64, bytes: u64, times: u32) -> Result<()> {
+    fn copy(&self, src: &Arc<GpuArray>, dst: &Arc<GpuArray>, at: u64, bytes: u64, times: u32) -> Result<()> {
         self.during("a copy", || {
             (0..times).try_for_each(|_| self.streams.main.copy(src, dst, at, bytes as usize))?;
             self.streams.main.synchronize()
         })
     }
 
-    fn reaches_memory(&self, memory: &Arc<Memory>) -> bool {
+    fn reaches_memory(&self, memory: &Arc<GpuArray>) -> bool {
         self.context.reach(&memory.context)
     }
 
@@ -167,7 +167,7 @@ impl Backend for CudaLane {
         items: usize,
         args: &[Arg<'_>],
     ) -> Result<CudaLaunch> {
-        let memory = || args.iter().map(|arg| arg.memory.own::<Arc<Memory>>());
+        let memory = || args.iter().map(|arg| arg.memory.own::<Arc<GpuArray>>());
         memory().for_each(|memory| memory.share(&self.streams));
         Ok(CudaLaunch {
             function: self.function(kernel, precision)?,
@@ -177,7 +177,7 @@ impl Backend for CudaLane {
         })
     }
 
-    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
+    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: OnStep<'_>) -> Result<()> {
         let submit = |from: u64, steps: u64| {
             for step in first + from..first + from + steps {
                 self.enqueue(Side::Main, program.launches(step).iter().copied(), step)?;
@@ -187,9 +187,9 @@ impl Backend for CudaLane {
         pieces(count, submit, |event| self.reached(&event), watch)
     }
 
-    fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+    fn submit(&self, batch: &LaneBatch<'_>, first: u64) -> Result<()> {
         for received in &batch.receives {
-            received.staging.own::<ReceiveBuffer>().deliver(self)?;
+            received.staging.own::<CudaReceiveBuffer>().deliver(self)?;
         }
         for &(step, launch) in &batch.launches {
             self.enqueue(Side::Main, [launch], first + step)?;
@@ -197,7 +197,7 @@ impl Backend for CudaLane {
         if batch.before_receives {
             self.fence()?;
         }
-        batch.sends.iter().try_for_each(|sent| sent.staging.own::<SendBuffer>().send(self))
+        batch.sends.iter().try_for_each(|sent| sent.staging.own::<CudaSendBuffer>().send(self))
     }
 
     fn finish(&self) -> Result<()> {
@@ -213,7 +213,7 @@ impl Backend for CudaLane {
         Some(self.streams.main.handle())
     }
 
-    fn address(&self, memory: &Arc<Memory>) -> Option<u64> {
+    fn address(&self, memory: &Arc<GpuArray>) -> Option<u64> {
         memory.lend();
         Some(memory.pointer)
     }
@@ -232,7 +232,7 @@ impl Backend for CudaLane {
     }
 
     #[expect(unsafe_code, reason = "an address that others give")]
-    unsafe fn copy_from(&self, src: Foreign, dst: &Arc<Memory>, at: u64, pitch: usize) -> Result<()> {
+    unsafe fn copy_from(&self, src: Foreign, dst: &Arc<GpuArray>, at: u64, pitch: usize) -> Result<()> {
         let spec = &self.device.spec;
         let refuse = |why: String| Error::Capability(format!("{why}; use arrays on {spec}, or on the host"));
         self.enter()?;

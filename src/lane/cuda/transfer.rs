@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::driver::{Event, Pinned};
 use super::lane::CudaLane;
-use super::memory::Memory;
+use super::memory::GpuArray;
 use crate::Result;
 use crate::lane::backend::{ReceiveStaging, SendStaging};
 use crate::lane::host_array::Locked;
@@ -43,12 +43,12 @@ impl Staged {
 
 /// Page-locked host buffer for copies of an array to the host.
 #[derive(Debug)]
-pub(in crate::lane) struct SendBuffer {
-    source: Arc<Memory>,
+pub(in crate::lane) struct CudaSendBuffer {
+    source: Arc<GpuArray>,
     staged: Mutex<Staged>,
 }
 
-impl SendBuffer {
+impl CudaSendBuffer {
     /// Enqueues the copy to the host in the second stream, after the main stream's current work.
     pub(super) fn send(&self, lane: &CudaLane) -> Result<()> {
         lane.fence()?;
@@ -61,8 +61,8 @@ impl SendBuffer {
     }
 }
 
-impl SendStaging<CudaLane> for SendBuffer {
-    fn new(lane: &CudaLane, source: &Arc<Memory>, bytes: u64) -> Result<Self> {
+impl SendStaging<CudaLane> for CudaSendBuffer {
+    fn new(lane: &CudaLane, source: &Arc<GpuArray>, bytes: u64) -> Result<Self> {
         Ok(Self { source: source.clone(), staged: Staged::new(lane, bytes)? })
     }
 
@@ -75,13 +75,13 @@ impl SendStaging<CudaLane> for SendBuffer {
 
 /// Page-locked host buffer for copies from the host to a place in an array.
 #[derive(Debug)]
-pub(in crate::lane) struct ReceiveBuffer {
-    target: Arc<Memory>,
+pub(in crate::lane) struct CudaReceiveBuffer {
+    target: Arc<GpuArray>,
     at: u64,
     staged: Mutex<Staged>,
 }
 
-impl ReceiveBuffer {
+impl CudaReceiveBuffer {
     /// Enqueues the copy to the device in the second stream, after the lane's fence.
     fn take(&self, lane: &CudaLane, staged: &mut Staged) -> Result<()> {
         lane.during("an exchange", || {
@@ -97,8 +97,8 @@ impl ReceiveBuffer {
     }
 }
 
-impl ReceiveStaging<CudaLane> for ReceiveBuffer {
-    fn new(lane: &CudaLane, target: &Arc<Memory>, at: u64, bytes: u64) -> Result<Self> {
+impl ReceiveStaging<CudaLane> for CudaReceiveBuffer {
+    fn new(lane: &CudaLane, target: &Arc<GpuArray>, at: u64, bytes: u64) -> Result<Self> {
         Ok(Self { target: target.clone(), at, staged: Staged::new(lane, bytes)? })
     }
 

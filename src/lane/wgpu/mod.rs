@@ -16,22 +16,22 @@ pub(crate) use adapter::quiet;
 pub(crate) use adapter::{best, hardware, list};
 pub(super) use lane::WgpuLane;
 
-use super::backend::{Backend, Watch};
+use super::backend::{Backend, OnStep};
 use super::batching::pieces;
 use super::work::grid;
-use super::{Arg, Batch, Device, Program};
+use super::{Arg, Device, LaneBatch, Program};
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::lock;
 use device::{ARRAY, MAPPED};
 use pipeline::WgpuLaunch;
-use transfer::{ReceiveBuffer, SendBuffer};
+use transfer::{WgpuReceiveBuffer, WgpuSendBuffer};
 
 impl Backend for WgpuLane {
     type Memory = wgpu::Buffer;
     type Launch = WgpuLaunch;
-    type SendBuffer = SendBuffer;
-    type ReceiveBuffer = ReceiveBuffer;
+    type SendBuffer = WgpuSendBuffer;
+    type ReceiveBuffer = WgpuReceiveBuffer;
 
     fn device(&self) -> &Device {
         &self.device.properties
@@ -89,7 +89,7 @@ impl Backend for WgpuLane {
     }
 
     /// Runs steps in pieces; the next piece is queued while the current one runs.
-    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
+    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: OnStep<'_>) -> Result<()> {
         let submit = |from: u64, steps: u64| {
             let mut encoder = self.device.encoder();
             let steps = first + from..first + from + steps;
@@ -100,7 +100,7 @@ impl Backend for WgpuLane {
         pieces(count, submit, |index| self.device.wait(Some(index), "a long loop"), watch)
     }
 
-    fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+    fn submit(&self, batch: &LaneBatch<'_>, first: u64) -> Result<()> {
         transfer::submit(self, batch, first)
     }
 

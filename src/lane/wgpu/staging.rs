@@ -21,17 +21,17 @@ const FAILED: u8 = 2;
 
 /// A staging buffer that the host has mapped, or that is being mapped again.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct StagingSlot {
     pub(super) buffer: Buffer,
     state: Arc<AtomicU8>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Ring {
-    slots: Vec<Slot>,
+    slots: Vec<StagingSlot>,
 }
 
-impl Slot {
+impl StagingSlot {
     pub(super) fn new(device: &WgpuDevice, bytes: u64, usage: BufferUsages) -> Result<Self> {
         Ok(Self::over(device.create_buffer(bytes, usage, "staging")?))
     }
@@ -74,9 +74,9 @@ impl Slot {
 }
 
 impl Ring {
-    fn slots(&mut self, device: &WgpuDevice, usage: BufferUsages) -> Result<&[Slot]> {
+    fn slots(&mut self, device: &WgpuDevice, usage: BufferUsages) -> Result<&[StagingSlot]> {
         while self.slots.len() < SLOTS {
-            let slot = Slot::new(device, SLOT, usage)?;
+            let slot = StagingSlot::new(device, SLOT, usage)?;
             if usage.contains(BufferUsages::MAP_WRITE) {
                 slot.map(MapMode::Write);
             }

@@ -6,29 +6,29 @@ use wgpu::{Buffer, BufferUsages, MapMode, SubmissionIndex};
 
 use super::lane::WgpuLane;
 use super::pipeline;
-use super::staging::Slot;
+use super::staging::StagingSlot;
 use crate::Result;
-use crate::lane::Batch;
+use crate::lane::LaneBatch;
 use crate::lane::backend::{ReceiveStaging, SendStaging};
 use crate::parallel::lock;
 
 /// Host buffer for copies of an array to the host.
 #[derive(Debug)]
-pub(in crate::lane) struct SendBuffer {
+pub(in crate::lane) struct WgpuSendBuffer {
     /// Array to copy to the slot; `None` if the slot is the array itself.
     source: Option<Buffer>,
     bytes: u64,
-    slot: Slot,
+    slot: StagingSlot,
     filled: Mutex<Option<SubmissionIndex>>,
 }
 
-impl SendStaging<WgpuLane> for SendBuffer {
+impl SendStaging<WgpuLane> for WgpuSendBuffer {
     fn new(lane: &WgpuLane, source: &Buffer, bytes: u64) -> Result<Self> {
         let (source, slot) = match source.usage().contains(BufferUsages::MAP_READ) {
-            true => (None, Slot::over(source.clone())),
+            true => (None, StagingSlot::over(source.clone())),
             false => {
                 let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-                (Some(source.clone()), Slot::new(&lane.device, bytes, usage)?)
+                (Some(source.clone()), StagingSlot::new(&lane.device, bytes, usage)?)
             }
         };
         Ok(Self { source, bytes, slot, filled: Mutex::default() })
@@ -52,16 +52,16 @@ impl SendStaging<WgpuLane> for SendBuffer {
 
 /// Host buffer for copies from the host to a place in an array.
 #[derive(Debug)]
-pub(in crate::lane) struct ReceiveBuffer {
+pub(in crate::lane) struct WgpuReceiveBuffer {
     target: Buffer,
     at: u64,
     bytes: u64,
-    slot: Slot,
+    slot: StagingSlot,
 }
 
-impl ReceiveStaging<WgpuLane> for ReceiveBuffer {
+impl ReceiveStaging<WgpuLane> for WgpuReceiveBuffer {
     fn new(lane: &WgpuLane, target: &Buffer, at: u64, bytes: u64) -> Result<Self> {
-        let slot = Slot::new(&lane.device, bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
+        let slot = StagingSlot::new(&lane.device, bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
         slot.map(MapMode::Write);
         Ok(Self { target: target.clone(), at, bytes, slot })
     }
@@ -80,9 +80,9 @@ impl ReceiveStaging<WgpuLane> for ReceiveBuffer {
 }
 
 /// Submits a batch's receives, launches and sends in this order, and does not wait.
-pub(super) fn submit(lane: &WgpuLane, batch: &Batch<'_>, first: u64) -> Result<()> {
-    let receives = || batch.receives.iter().map(|received| received.staging.own::<ReceiveBuffer>());
-    let sends = || batch.sends.iter().map(|sent| sent.staging.own::<SendBuffer>());
+pub(super) fn submit(lane: &WgpuLane, batch: &LaneBatch<'_>, first: u64) -> Result<()> {
+    let receives = || batch.receives.iter().map(|received| received.staging.own::<WgpuReceiveBuffer>());
+    let sends = || batch.sends.iter().map(|sent| sent.staging.own::<WgpuSendBuffer>());
     let mut encoder = lane.device.encoder();
     for received in receives() {
         let (from, to) = (&received.slot.buffer, &received.target);

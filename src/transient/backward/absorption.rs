@@ -3,8 +3,8 @@
 //! The totals from each transient state are [solved for](super::values::Equations), and averaged
 //! with the initial distribution.
 
-use super::values::{Equations, System};
-use crate::transient::chain::recurrent_classes::Classes;
+use super::values::{Equations, TransientSystem};
+use crate::transient::chain::recurrent_classes::ClosedClasses;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Initial, Reward};
 use crate::transient::memory::expect_chain_memory;
@@ -109,7 +109,7 @@ fn absorbed(
     let (transitions, n) = (problem.transitions, problem.transitions.states());
     expect_chain_memory(machine, transitions.states())?;
     let initial = problem.initial.probabilities_of(0..n, n)?;
-    let classes = Classes::new(transitions, &initial, &initial);
+    let classes = ClosedClasses::new(transitions, &initial, &initial);
     let mut ending = vec![false; n];
     ends.iter().for_each(|&end| ending[end as usize] = true);
     let passing: Vec<u32> =
@@ -122,7 +122,7 @@ fn absorbed(
         return Ok(all(0.0));
     }
     let equations = Equations::new(transitions);
-    let mut system = System::new(&equations, near_order(transitions, passing))?;
+    let mut system = TransientSystem::new(&equations, near_order(transitions, passing))?;
     let passing = system.passing.clone();
     // Positive and negative rewards are accumulated separately; only their expectations are
     // subtracted.

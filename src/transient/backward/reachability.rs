@@ -8,11 +8,11 @@
 
 use super::absorption::Total;
 use super::values::Equations;
-use crate::numerics::double_double::Exact;
+use crate::numerics::double_double::CompensatedSum;
 use crate::transient::chain::Initial;
-use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::chain::recurrent_classes::ClosedClasses;
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::envelope::{Envelope, Values, solved_or_eliminated};
+use crate::transient::envelope::{Envelope, ExpectedRewards, solved_or_eliminated};
 use crate::transient::multilevel::Passage;
 use crate::{Machine, Progress, Result};
 
@@ -47,7 +47,7 @@ pub fn reachability(
         return Ok(None);
     }
     let probabilities = initial.probabilities_of(0..n, n)?;
-    let classes = Classes::new(transitions, &probabilities, &probabilities);
+    let classes = ClosedClasses::new(transitions, &probabilities, &probabilities);
     let beginning = (0u32..).zip(probabilities).filter(|(_, p)| *p != 0.0).collect();
     let error = initial.rounding();
     Query { transitions, beginning, error, sets, epsilon }.found(&classes, observer)
@@ -64,7 +64,7 @@ struct Query<'a> {
 }
 
 impl Query<'_> {
-    fn found(&self, classes: &Classes, observer: &mut dyn Progress) -> Result<Option<Reachability>> {
+    fn found(&self, classes: &ClosedClasses, observer: &mut dyn Progress) -> Result<Option<Reachability>> {
         // Unreachable states count as met.
         let met: Vec<bool> = (classes.of_states(self.transitions).iter().zip(&classes.reached))
             .map(|(class, reached)| class.is_some() || !reached)
@@ -128,7 +128,7 @@ impl Query<'_> {
         };
         let reward_rates: Vec<Vec<f64>> = self.sets.iter().map(reward_rates).collect();
         let found = envelope.values(&reward_rates, &mut || observer.progress(0, 0))?;
-        let of_set = |found: &Values, set: &[u32], column: &[f64]| {
+        let of_set = |found: &ExpectedRewards, set: &[u32], column: &[f64]| {
             let mut values = self.indicator(set);
             passing.iter().zip(column).for_each(|(&state, &value)| values[state as usize] = value);
             let total = self.total(&values);
@@ -155,8 +155,8 @@ impl Query<'_> {
     }
 
     /// Sums the initial probabilities, each times a factor.
-    fn initially(&self, factor: impl Fn(usize) -> f64) -> Exact {
-        Exact::of(self.beginning.iter().map(|(state, p)| factor(*state as usize) * p))
+    fn initially(&self, factor: impl Fn(usize) -> f64) -> CompensatedSum {
+        CompensatedSum::of(self.beginning.iter().map(|(state, p)| factor(*state as usize) * p))
     }
 }
 

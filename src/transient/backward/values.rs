@@ -16,10 +16,10 @@ use super::predecessors::Predecessors;
 use crate::lane::expect_memory;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
-use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::chain::recurrent_classes::ClosedClasses;
 use crate::transient::chain::scan::PROBABILITIES;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
-use crate::transient::columns::{Action, Request};
+use crate::transient::columns::{Action, ActionRequest};
 use crate::transient::envelope::{Envelope, solved_or_eliminated};
 use crate::transient::multilevel::{Expectations, Values, near_order};
 use crate::{Invalid, Machine, Progress, Result};
@@ -105,7 +105,7 @@ impl Backward {
     /// Returns the closed communicating classes: sets that no transition leaves.
     pub fn closed_classes(&self) -> Vec<Vec<u32>> {
         let even = vec![1.0; self.states()];
-        let classes = Classes::new(self, &even, &even);
+        let classes = ClosedClasses::new(self, &even, &even);
         let mut all = vec![Vec::new(); classes.representatives.len()];
         for (state, class) in (0u32..).zip(classes.of_states(self)) {
             if let Some(class) = class {
@@ -139,7 +139,7 @@ impl Backward {
         observer: &mut dyn Progress,
     ) -> Result<StateValues> {
         let times = [self.alpha * time];
-        let request = Request { fixed, ..self.request(values, &times, epsilon) };
+        let request = ActionRequest { fixed, ..self.request(values, &times, epsilon) };
         self.solve(machine, request, 1.0, observer)
     }
 
@@ -157,22 +157,22 @@ impl Backward {
     ) -> Result<StateValues> {
         let unit = if self.alpha > 0.0 { self.alpha } else { 1.0 };
         let times = [unit * time];
-        let request = Request { integral: true, ..self.request(rewards, &times, epsilon) };
+        let request = ActionRequest { integral: true, ..self.request(rewards, &times, epsilon) };
         self.solve(machine, request, unit, observer)
     }
 
     /// Returns the request for P by rows, with rates that have been divided by α.
-    fn request<'a>(&'a self, block: &'a [f64], times: &'a [f64], epsilon: f64) -> Request<'a> {
+    fn request<'a>(&'a self, block: &'a [f64], times: &'a [f64], epsilon: f64) -> ActionRequest<'a> {
         let (backward, discrete) = (true, self.discrete);
         let rates = if discrete { 0.0 } else { U };
-        Request { backward, discrete, rates, ..Request::new(self, block, times, epsilon) }
+        ActionRequest { backward, discrete, rates, ..ActionRequest::new(self, block, times, epsilon) }
     }
 
     /// Computes values, and divides them by `unit`.
     fn solve(
         &self,
         machine: &Machine,
-        request: Request<'_>,
+        request: ActionRequest<'_>,
         unit: f64,
         observer: &mut dyn Progress,
     ) -> Result<StateValues> {
@@ -204,7 +204,7 @@ impl Backward {
         }
         let equations =
             Equations { transitions: self, alpha: self.alpha, rates: U, rewards: self.rounding + 8.0 * U };
-        let mut system = System::of_transient(&equations, ends)?;
+        let mut system = TransientSystem::of_transient(&equations, ends)?;
         Ok(system.totals(ends, values, &[rewards], epsilon, observer)?.swap_remove(0))
     }
 }
@@ -240,14 +240,14 @@ impl<'a> Equations<'a> {
 /// Equations −Qv = b on some states that are left almost surely.
 ///
 /// The levels are prepared for the first equations that need them, and used for all further ones.
-pub(crate) struct System<'a> {
+pub(crate) struct TransientSystem<'a> {
     equations: &'a Equations<'a>,
     pub(crate) passing: Vec<u32>,
     envelope: Option<Envelope>,
     pub(crate) levels: Option<Expectations>,
 }
 
-impl<'a> System<'a> {
+impl<'a> TransientSystem<'a> {
     /// Creates the equations on all states outside of `ends`.
     pub(crate) fn of_transient(equations: &'a Equations<'a>, ends: &[bool]) -> Result<Self> {
         let passing = (0..ends.len() as u32).filter(|&s| !ends[s as usize]).collect();

@@ -11,7 +11,7 @@ use indexmap::IndexSet;
 
 use super::transitions::{TransitionList, Transitions};
 use crate::parallel::*;
-use crate::sparse::{CsrMatrix, Place, group};
+use crate::sparse::{CsrMatrix, Offset, group};
 use crate::util::memory::zeroed;
 use crate::{Invalid, Result};
 
@@ -39,7 +39,7 @@ type OffsetRate = (u32, f64);
 
 /// Order of the transitions: row i lists transitions out of state i, or into it.
 #[derive(Clone, Copy)]
-enum Direction {
+enum TransitionOrder {
     Out,
     Into,
 }
@@ -47,7 +47,7 @@ enum Direction {
 impl Orders {
     /// Builds the outgoing and incoming rows from the outgoing matrix: row i leaves state i.
     fn new(out: CsrMatrix) -> Self {
-        fn both<V: Copy + Zeroable + Send + Sync, P: Place>(out: CsrMatrix<V, P>) -> [CsrMatrix<V, P>; 2] {
+        fn both<V: Copy + Zeroable + Send + Sync, P: Offset>(out: CsrMatrix<V, P>) -> [CsrMatrix<V, P>; 2] {
             let into = out.transposed();
             [out, into]
         }
@@ -62,7 +62,7 @@ impl Orders {
         }
     }
 
-    fn append(&self, direction: Direction, state: usize, row: &mut Vec<(u32, f64)>) {
+    fn append(&self, direction: TransitionOrder, state: usize, row: &mut Vec<(u32, f64)>) {
         let order = direction as usize;
         match self {
             Self::Rates(both) => both[order].append(state, row),
@@ -76,8 +76,8 @@ impl Orders {
                 let pairs = numbers.iter().map(|&k| pairs[k as usize]);
                 let state = state as u32;
                 row.extend(pairs.map(|(offset, rate)| match direction {
-                    Direction::Out => (state.wrapping_add(offset), rate),
-                    Direction::Into => (state.wrapping_sub(offset), rate),
+                    TransitionOrder::Out => (state.wrapping_add(offset), rate),
+                    TransitionOrder::Into => (state.wrapping_sub(offset), rate),
                 }));
             }
         }
@@ -340,11 +340,11 @@ impl Transitions for Csr {
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.orders.append(Direction::Into, state, row);
+        self.orders.append(TransitionOrder::Into, state, row);
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.orders.append(Direction::Out, state, row);
+        self.orders.append(TransitionOrder::Out, state, row);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::statistics::MatrixStatistics;
 use crate::kernel::{Number, Precision};
-use crate::sparse::Layout;
+use crate::sparse::HybLayout;
 use crate::sparse::dictionary_search::Repetition;
 
 /// Results of a background scan in double precision, each available to one run.
@@ -19,7 +19,7 @@ pub struct Prescan {
 }
 
 /// Repeated values and patterns in all rows, and the layout in which one lane stores them.
-pub(super) type Repeating = (Layout, Repetition<f64>);
+pub(super) type Repeating = (HybLayout, Repetition<f64>);
 
 /// Result of another thread: still to be received, or received.
 enum PendingResult<V> {
@@ -80,8 +80,8 @@ impl Prescan {
     }
 
     /// Takes the repetition in all rows and its layout, if it was found and in precision `T`.
-    pub(crate) fn take_repetition<T: Number>(&self) -> Option<(Layout, Repetition<T>)> {
+    pub(crate) fn take_repetition<T: Number>(&self) -> Option<(HybLayout, Repetition<T>)> {
         let mut found = lock(&self.repetition).get().take();
-        (&mut found as &mut dyn Any).downcast_mut::<Option<(Layout, Repetition<T>)>>()?.take()
+        (&mut found as &mut dyn Any).downcast_mut::<Option<(HybLayout, Repetition<T>)>>()?.take()
     }
 }

@@ -12,8 +12,8 @@ use super::transitions::{Transitions, forward_rows};
 use crate::Result;
 use crate::kernel::Precision;
 use crate::parallel::interruptible;
-use crate::sparse::dictionary_search::{self, Rows, most_values};
-use crate::sparse::{Layout, SLICE};
+use crate::sparse::dictionary_search::{self, RowSet, most_values};
+use crate::sparse::{HybLayout, SLICE};
 use crate::transient::memory::expect_host_memory;
 
 /// Chain with a background scan of its rows.
@@ -49,13 +49,13 @@ impl Prescanned {
 
 /// Finds the repetition in all rows of a chain, in slices of the width that moves the fewest bytes.
 fn repetition_of(chain: &dyn Transitions, statistics: &MatrixStatistics<f64>) -> Repeating {
-    let layout = Layout::new(&statistics.lengths, Precision::F64.bytes());
+    let layout = HybLayout::new(&statistics.lengths, Precision::F64.bytes());
     let repeats = chain.repeats_among(&statistics.rows);
     let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
         append_entries(chain, statistics, row, |column| column, entries);
     };
     let found = dictionary_search::find(
-        &Rows {
+        &RowSet {
             repeats: &repeats,
             own: 0,
             exit: &statistics.exit,

@@ -4,13 +4,13 @@ use super::transitions::Transitions;
 use crate::parallel::*;
 
 /// Reachable closed classes, and the reachable states.
-pub(crate) struct Classes {
+pub(crate) struct ClosedClasses {
     /// State of each class with the largest probability in a given vector; the first on ties.
     pub(crate) representatives: Vec<usize>,
     pub(crate) reached: Vec<bool>,
 }
 
-impl Classes {
+impl ClosedClasses {
     /// Finds the closed classes reachable from `initial`.
     pub(crate) fn new(transitions: &dyn Transitions, initial: &[f64], probable: &[f64]) -> Self {
         Self::within(transitions, initial, probable, &|_| true)
@@ -92,7 +92,7 @@ pub(crate) fn last_classes(
     absorbing: &dyn Fn(usize) -> bool,
 ) -> (Vec<Option<usize>>, usize) {
     let within = |state: usize| !absorbing(state);
-    let mut classes = Classes::within(transitions, initial, initial, &within);
+    let mut classes = ClosedClasses::within(transitions, initial, initial, &within);
     classes.representatives.retain(|&state| within(state));
     (classes.of_states_within(transitions, &within), classes.representatives.len())
 }
@@ -132,8 +132,8 @@ fn tarjan(
     let mut closed = Vec::new();
     let mut counter = 0;
     /// State on the current path of the search, its transitions, and the next one's index.
-    type Visit = (u32, Vec<(u32, f64)>, usize);
-    let mut path: Vec<Visit> = Vec::new();
+    type SearchFrame = (u32, Vec<(u32, f64)>, usize);
+    let mut path: Vec<SearchFrame> = Vec::new();
     let mut leaves = vec![false; n];
     for root in 0..n {
         if number[root] != UNSEEN || !reached[root] {
@@ -225,7 +225,7 @@ mod tests {
         // 0 <-> 1 -> 2 <-> 3, 1 -> 4 absorbing, 5 -> 0; 6 is isolated.
         let chain = chain(7, &rates_of_one(&[(0, 1), (1, 0), (1, 2), (2, 3), (3, 2), (1, 4), (5, 0)]));
 
-        let mut classes = Classes::new(&chain, &[1.0 / 7.0; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
+        let mut classes = ClosedClasses::new(&chain, &[1.0 / 7.0; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
         classes.representatives.sort_unstable();
         assert_eq!(classes.representatives, [3, 4, 6], "the more probable of 2 and 3");
         let class = classes.of_states(&chain);
@@ -240,7 +240,7 @@ mod tests {
             let n = if pairs.is_empty() { 3 } else { 4 };
             assert_eq!(is_one_class(&self::chain(n, &all)), one, "{pairs:?}");
         }
-        let from_2 = Classes::new(&chain, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0], &[0.5; 7]);
+        let from_2 = ClosedClasses::new(&chain, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0], &[0.5; 7]);
         assert_eq!(from_2.representatives, [2], "4 and 6 are not reached from 2");
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::file::{Contents, StoredCheckpoint};
 use super::identity::Identity;
-use super::state::{Phase, State};
+use super::state::{RunPhase, RunState};
 use super::store::{BusyGuard, Checkpoint};
 use crate::ranks::Ranks;
 use crate::transient::problem::{Observer, Options, Problem};
@@ -40,12 +40,12 @@ struct Active<'a> {
     /// States owned by this rank; empty until they are known.
     rows: Range<usize>,
     identity: Identity,
-    state: State,
+    state: RunState,
     delivered: Vec<(usize, Vec<f64>)>,
     /// Saved state to resume from, until the rows are known.
     resumable: Option<StoredCheckpoint<File>>,
     /// Phase to resume, until it is taken.
-    resumed: Option<Resumed<Phase>>,
+    resumed: Option<Resumed<RunPhase>>,
     /// Time at which the observer interrupted the run, if it did.
     interrupted: Option<Instant>,
     /// Number of steps until the state can be saved next, adapted to [`LEG`] of time.
@@ -82,7 +82,7 @@ impl<'a> Checkpointer<'a> {
             .map(str::to_owned)
             .collect();
         backends.dedup();
-        let fresh = State { backends, terms: 0, times: Vec::new(), phase: Phase::Done };
+        let fresh = RunState { backends, terms: 0, times: Vec::new(), phase: RunPhase::Done };
         checkpoint.last = Instant::now();
         let resumable = checkpoint.resumable.take();
         let state = match &resumable {
@@ -112,7 +112,7 @@ impl<'a> Checkpointer<'a> {
                 if known.any(|&place| place >= places) {
                     return Err(unusable(checkpoint));
                 }
-                State { backends: fresh.backends, ..kept.clone() }
+                RunState { backends: fresh.backends, ..kept.clone() }
             }
         };
         let active = Active {
@@ -184,7 +184,7 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Returns the phase to resume, if any; `of` selects its state.
-    pub(crate) fn resume<S>(&mut self, of: impl FnOnce(Phase) -> Option<S>) -> Result<Option<Resumed<S>>> {
+    pub(crate) fn resume<S>(&mut self, of: impl FnOnce(RunPhase) -> Option<S>) -> Result<Option<Resumed<S>>> {
         let Some(active) = &mut self.active else { return Ok(None) };
         let Some(Resumed { state, vectors }) = active.resumed.take() else { return Ok(None) };
         match of(state) {
@@ -233,7 +233,7 @@ impl<'a> Checkpointer<'a> {
     /// Saves a state if it is due or the observer has interrupted; then returns the interruption.
     pub(crate) fn save_if_due(
         &mut self,
-        state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
+        state: impl FnOnce() -> Result<(RunPhase, Vec<Vec<f64>>)>,
     ) -> Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
         // All ranks act on the most urgent request of any rank.
@@ -254,7 +254,7 @@ impl<'a> Checkpointer<'a> {
     pub(crate) fn save_on_interrupt<R>(
         &mut self,
         result: Result<R>,
-        state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
+        state: impl FnOnce() -> Result<(RunPhase, Vec<Vec<f64>>)>,
     ) -> Result<R> {
         if let (Some(active), Err(Error::Interrupted)) = (&mut self.active, &result) {
             active.save(state)?;
@@ -267,20 +267,20 @@ impl<'a> Checkpointer<'a> {
         if let Some(active) = &mut self.active
             && active.resumed.is_none()
         {
-            active.write(Phase::Done, Vec::new());
+            active.write(RunPhase::Done, Vec::new());
         }
     }
 }
 
 impl Active<'_> {
-    fn save(&mut self, state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>) -> Result<()> {
+    fn save(&mut self, state: impl FnOnce() -> Result<(RunPhase, Vec<Vec<f64>>)>) -> Result<()> {
         let _busy = BusyGuard::new();
         let (phase, vectors) = state()?;
         self.write(phase, vectors);
         Ok(())
     }
 
-    fn write(&mut self, phase: Phase, vectors: Vec<Vec<f64>>) {
+    fn write(&mut self, phase: RunPhase, vectors: Vec<Vec<f64>>) {
         self.state.phase = phase;
         let contents = Contents {
             identity: self.identity.clone(),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 use super::identity::Identity;
-use super::state::State;
+use super::state::RunState;
 use crate::output::OutputFile;
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -33,7 +33,7 @@ const PIECE: usize = 1 << 14;
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) identity: Identity,
-    pub(super) state: State,
+    pub(super) state: RunState,
     /// States of this rank, for which the vectors have values.
     pub(super) rows: Range<usize>,
     /// Delivered results: (index of the time, probabilities).
@@ -60,7 +60,7 @@ fn bytes_of(single: bool) -> u64 {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Head<I, S> {
+pub(super) struct CheckpointHeader<I, S> {
     pub(super) identity: I,
     pub(super) state: S,
     /// Indices of the times that were delivered.
@@ -117,7 +117,7 @@ pub(super) fn write(path: &Path, contents: &Contents, ranks: Ranks) -> Result<()
             hashes.extend(&hashed[vector * starts.len()..][..starts.len()]);
         }
     }
-    let head = Head {
+    let head = CheckpointHeader {
         identity: &contents.identity,
         state: &contents.state,
         delivered: contents.delivered.iter().map(|(index, _)| *index).collect(),
@@ -164,7 +164,7 @@ pub(super) fn write(path: &Path, contents: &Contents, ranks: Ranks) -> Result<()
     agreed(file.map_or(Ok(()), |(file, _)| file.commit_durably()))
 }
 
-fn encoded(head: &Head<&Identity, &State>) -> io::Result<Vec<u8>> {
+fn encoded(head: &CheckpointHeader<&Identity, &RunState>) -> io::Result<Vec<u8>> {
     let head = postcard::to_stdvec(head).map_err(io::Error::other)?;
     let mut bytes = MAGIC.to_vec();
     bytes.extend(LAYOUT.to_le_bytes());
@@ -206,7 +206,7 @@ fn rows_into(name: &str, data: u64, contents: &Contents) -> Result<()> {
 pub(super) struct StoredCheckpoint<I> {
     path: PathBuf,
     input: I,
-    pub(super) head: Head<Identity, State>,
+    pub(super) head: CheckpointHeader<Identity, RunState>,
     /// Offset in bytes of the vectors in the file.
     data: u64,
     /// Hash of the head, and thereby of the whole file.
@@ -320,7 +320,7 @@ impl<I: Read + Seek> StoredCheckpoint<I> {
         if u128::from_le_bytes(input.array()?) != hash {
             return Err(damaged(path, CHANGED));
         }
-        let head: Head<Identity, State> = postcard::from_bytes(&head)
+        let head: CheckpointHeader<Identity, RunState> = postcard::from_bytes(&head)
             .map_err(|e| damaged(path, &format!("its head cannot be read ({e})")))?;
         if !matches!(&head.identity.precision[..], "f32" | "f64" | "q64") {
             return Err(damaged(path, "its precision is invalid"));

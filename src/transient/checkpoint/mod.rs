@@ -33,5 +33,5 @@ mod store;
 
 pub use checkpointer::Checkpointer;
 pub(super) use checkpointer::Resumed;
-pub(super) use state::{Phase, TimeProgress, UniformizationState};
+pub(super) use state::{RunPhase, TimeProgress, UniformizationState};
 pub use store::{Checkpoint, Summary, busy, inspect};

@@ -6,30 +6,30 @@ use crate::transient::solution::TimeResult;
 
 /// State of a run without its vectors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct RunState {
     /// Kinds of the devices that computed the state.
     pub(super) backends: Vec<String>,
     /// Matrix–vector products of earlier phases.
     pub(super) terms: u64,
     /// Results of the times in earlier phases: (index of the time, result).
     pub(super) times: Vec<(usize, TimeResult)>,
-    pub(super) phase: Phase,
+    pub(super) phase: RunPhase,
 }
 
-impl State {
+impl RunState {
     /// Returns the number of matrix–vector products done.
     pub(super) fn terms(&self) -> u64 {
         self.terms
             + match &self.phase {
-                Phase::Uniformization(uniformization) => uniformization.before + uniformization.steps,
-                Phase::Finite | Phase::Done => 0,
+                RunPhase::Uniformization(uniformization) => uniformization.before + uniformization.steps,
+                RunPhase::Finite | RunPhase::Done => 0,
             }
     }
 }
 
 /// Phase of a run, and its progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Phase {
+pub(crate) enum RunPhase {
     Uniformization(UniformizationState),
     /// Results at finite times are delivered; those at infinite time are missing.
     Finite,

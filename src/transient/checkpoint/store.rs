@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::file::{self, Contents, Head, StoredCheckpoint};
-use super::state::Phase;
+use super::file::{self, CheckpointHeader, Contents, StoredCheckpoint};
+use super::state::RunPhase;
 use crate::output::OutputFile;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
@@ -228,11 +228,11 @@ pub struct Summary {
 pub fn inspect(path: &Path, bytes: &[u8]) -> Result<Summary> {
     let mut stored = StoredCheckpoint::open(path, Cursor::new(bytes), bytes.len() as u64)?;
     stored.check()?;
-    let Head { identity, state, .. } = stored.head;
+    let CheckpointHeader { identity, state, .. } = stored.head;
     Ok(Summary {
         precision: identity.precision,
         states: identity.states,
         terms: state.terms(),
-        complete: matches!(state.phase, Phase::Done),
+        complete: matches!(state.phase, RunPhase::Done),
     })
 }

@@ -3,20 +3,20 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::kernels::{CHANGE_COLUMNS, COLUMN_CHANGE, Change, NORM_COLUMNS, column_change, threads};
-use super::{Column, Derivatives, Due, End, Report, Shared, Weighting};
+use super::kernels::{CHANGE_COLUMNS, COLUMN_CHANGE, ColumnChange, NORM_COLUMNS, column_change, threads};
+use super::{ColumnScale, DerivativeColumns, EarlyEnd, ReportProducts, RunData, WeightedTime, Weighting};
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::transient::chain::transitions::add_rates;
-use crate::transient::chebyshev::{Certificate, Norms, Outcome, saves};
+use crate::transient::chebyshev::{CertifiedSeries, ExpansionState, RecurrenceNorms, saves};
 use crate::transient::context::DEFAULT_VECTORS;
 use crate::transient::numerics::poisson::expected_excess;
 use crate::transient::step::chunk::Chunk;
 use crate::transient::step::kernels::{
     RECURRENCE_COLUMNS, STEP, STEP_COLUMNS, STEP_DERIVATIVES, STEP_RECURRENCE, step,
 };
-use crate::transient::step::matrix::Matrix;
+use crate::transient::step::matrix::PartMatrix;
 use crate::transient::step::vector_kernels::{ACCUMULATE, accumulate};
 use crate::{Error, Result};
 
@@ -33,19 +33,19 @@ const PAYS: f64 = 12.0;
 const ROWS: usize = 4096;
 
 /// Columns of the block that share a run, stored side by side and padded to `width` columns.
-pub(super) struct Group<'a, T> {
-    pub(super) shared: &'a Shared<'a, T>,
+pub(super) struct ColumnGroup<'a, T> {
+    pub(super) shared: &'a RunData<'a, T>,
     pub(super) lane: &'a Lane,
-    pub(super) matrix: &'a Matrix<T>,
+    pub(super) matrix: &'a PartMatrix<T>,
     /// Columns of the block; the first one is the distribution if the others are derivatives.
     pub(super) columns: Vec<usize>,
     pub(super) width: usize,
-    pub(super) report: &'a Report<'a>,
+    pub(super) report: &'a ReportProducts<'a>,
 }
 
 /// Incomplete sum of weighted iterates for a requested time.
-struct Target<T> {
-    due: Due,
+struct ColumnSum<T> {
+    due: WeightedTime,
     /// 1/α, and the weights of the current steps.
     scalars: Buffer<T>,
     acc: Buffer<T>,
@@ -58,7 +58,7 @@ struct Target<T> {
     end: Option<(f64, Vec<f64>)>,
 }
 
-impl<T> Target<T> {
+impl<T> ColumnSum<T> {
     /// Sets the number of steps that add terms.
     fn open(&mut self, steps: usize) {
         let launches = self.steps.iter_mut().flatten().chain(&mut self.adds);
@@ -66,7 +66,7 @@ impl<T> Target<T> {
     }
 }
 
-impl<T: Real> Group<'_, T> {
+impl<T: Real> ColumnGroup<'_, T> {
     /// Computes the results of all times, as many at once as there is memory for.
     pub(super) fn run(&self) -> Result<()> {
         let (n, width) = (self.shared.n, self.width);
@@ -95,14 +95,14 @@ impl<T: Real> Group<'_, T> {
     }
 
     /// Takes the steps that the times of `dues` need from x\[0\], and stores their results.
-    fn pass(&self, x: &[Buffer<T>; 2], start: &[T], dues: &[Due]) -> Result<()> {
+    fn pass(&self, x: &[Buffer<T>; 2], start: &[T], dues: &[WeightedTime]) -> Result<()> {
         let targets = dues.iter().map(|due| self.target([&x[0], &x[1]], due.clone(), false));
         let mut targets: Vec<_> = targets.collect::<Result<_>>()?;
         let out = self.lane.alloc("changes of vectors", self.measures(GROUPS[0]))?;
         let kernel = of_width(self.width, &COLUMN_CHANGE, &CHANGE_COLUMNS);
         let change = self.measure(kernel, GROUPS[0], [&x[1], &x[0]], &out)?;
         let (mut k, mut least) = (0, vec![f64::INFINITY; self.width]);
-        let Shared { statistics, request, derivatives, .. } = self.shared;
+        let RunData { statistics, request, derivatives, .. } = self.shared;
         let mut expands = derivatives.is_none() && !request.integral && !statistics.discrete;
         loop {
             let open = targets.iter().filter(|target| target.end.is_none());
@@ -110,7 +110,7 @@ impl<T: Real> Group<'_, T> {
             let end = (k + STEPS).min(last + 1);
             self.advance(&mut targets, k..end, None)?;
             k = end;
-            let complete = |target: &&mut Target<T>| target.end.is_none() && target.due.right < k;
+            let complete = |target: &&mut ColumnSum<T>| target.end.is_none() && target.due.right < k;
             for target in targets.iter_mut().filter(complete) {
                 let right = target.due.right;
                 target.end = Some(match derivatives {
@@ -126,7 +126,7 @@ impl<T: Real> Group<'_, T> {
                 self.lane.launch(&[&change], 0)?;
                 let mut parts = vec![T::ZERO; out.len()];
                 self.lane.download(&out, 0, &mut parts)?;
-                self.terminate(&mut targets, k, &Change::of_columns(&parts, self.width), &mut least)?;
+                self.terminate(&mut targets, k, &ColumnChange::of_columns(&parts, self.width), &mut least)?;
                 let open = targets.iter().filter(|target| target.end.is_none());
                 let longest = open.map(|target| target.due.lambda).fold(0.0, f64::max);
                 if expands && saves(longest, request.epsilon, PAYS.max(longest / k as f64)) {
@@ -143,7 +143,7 @@ impl<T: Real> Group<'_, T> {
     }
 
     /// Prepares the launches that add terms to the sum for a time.
-    fn target(&self, x: [&Buffer<T>; 2], due: Due, recurs: bool) -> Result<Target<T>> {
+    fn target(&self, x: [&Buffer<T>; 2], due: WeightedTime, recurs: bool) -> Result<ColumnSum<T>> {
         let (lane, rows) = (self.lane, x[0].len());
         let scalars = lane.alloc("weights", 1 + STEPS as usize)?;
         let acc = lane.alloc("a sum of vectors", rows)?;
@@ -155,7 +155,7 @@ impl<T: Real> Group<'_, T> {
             lane.bind(&ACCUMULATE, T::PRECISION, rows, params, args)
         };
         let (steps, adds) = ([steps(0)?, steps(1)?], [add(0)?, add(1)?]);
-        Ok(Target { due, steps, adds, scalars, acc, given: [0.0; 2], end: None })
+        Ok(ColumnSum { due, steps, adds, scalars, acc, given: [0.0; 2], end: None })
     }
 
     /// Prepares the launches of a step, or of one of Chebyshev's recurrence, from x to y.
@@ -216,21 +216,21 @@ impl<T: Real> Group<'_, T> {
     }
 
     /// Completes open sums by Chebyshev polynomials, unless norms of their vectors grow too far.
-    fn expand(&self, start: &[T], targets: &mut [Target<T>]) -> Result<()> {
-        let Shared { statistics, request, columns, .. } = self.shared;
+    fn expand(&self, start: &[T], targets: &mut [ColumnSum<T>]) -> Result<()> {
+        let RunData { statistics, request, columns, .. } = self.shared;
         let x = self.vectors()?;
         self.lane.upload(start, &x[0], 0)?;
         let norms = self.columns.iter().map(|c| columns[*c].norm).filter(|norm| *norm > 0.0);
         let epsilon = request.epsilon * norms.fold(1.0, f64::min);
         let (mut sums, mut open) = (Vec::new(), Vec::new());
         let unmet = targets.iter().enumerate().filter(|(_, target)| target.end.is_none());
-        for (place, Target { due, .. }) in unmet {
+        for (place, ColumnSum { due, .. }) in unmet {
             let fixed =
                 statistics.rounding(due.lambda, 0, 0) + request.error_of_rates(due.lambda, due.lambda);
-            let certificate = Certificate::new(due.lambda, epsilon, fixed, statistics.step);
+            let certificate = CertifiedSeries::new(due.lambda, epsilon, fixed, statistics.step);
             let terms = certificate.series.coefficients.clone();
             let weights = Weighting { terms, ..Weighting::default() };
-            let due = Due::of_weights(due.index, due.lambda, 0, 0.0, weights);
+            let due = WeightedTime::of_weights(due.index, due.lambda, 0, 0.0, weights);
             // The recurrence begins with v_1, in x[1].
             sums.push(self.target([&x[1], &x[0]], due, true)?);
             open.push((place, certificate));
@@ -249,7 +249,7 @@ impl<T: Real> Group<'_, T> {
         let norm = |from: usize| self.measure(kernel, GROUPS[1], [&x[from], &x[1 - from]], &out);
         let measures = [norm(1)?, norm(0)?];
         let (mut k, mut checked) = (1, 0);
-        let mut norms = Norms(vec![1.0, 1.0 + statistics.step]);
+        let mut norms = RecurrenceNorms(vec![1.0, 1.0 + statistics.step]);
         while let Some(next) = open.iter().map(|(_, certificate)| certificate.next).min() {
             // An even number of steps, so that the newest vector is in x[1] again.
             let end = k + next.saturating_sub(k).clamp(2, k.clamp(8, STEPS)).next_multiple_of(2);
@@ -257,17 +257,17 @@ impl<T: Real> Group<'_, T> {
             let mut parts = vec![T::ZERO; (end - k) as usize * len];
             self.lane.download(&out, 0, &mut parts)?;
             for parts in parts.chunks_exact(len) {
-                let of = |change: &Change| if request.backward { change.max } else { change.l1 };
-                let norm = Change::of_columns(parts, self.width).iter().map(of).fold(0.0, f64::max);
+                let of = |change: &ColumnChange| if request.backward { change.max } else { change.l1 };
+                let norm = ColumnChange::of_columns(parts, self.width).iter().map(of).fold(0.0, f64::max);
                 // The factor covers the rounding of sums.
                 norms.0.push(1.01 * norm);
             }
             k = end;
             for at in (0..open.len()).rev() {
                 let met = match open[at].1.check(checked..k, &norms, statistics) {
-                    Outcome::Open => continue,
-                    Outcome::Hopeless => None,
-                    Outcome::Met(bound) => Some(bound.total()),
+                    ExpansionState::Open => continue,
+                    ExpansionState::Hopeless => None,
+                    ExpansionState::Met(bound) => Some(bound.total()),
                 };
                 let ((place, _), mut sum) = (open.remove(at), sums.remove(at));
                 if let Some(error) = met {
@@ -286,7 +286,7 @@ impl<T: Real> Group<'_, T> {
     /// After a step from vector i, 0 or 1, it launches `measures[i]`.
     fn advance(
         &self,
-        targets: &mut [Target<T>],
+        targets: &mut [ColumnSum<T>],
         all: Range<u64>,
         measures: Option<&[Launch; 2]>,
     ) -> Result<()> {
@@ -327,27 +327,27 @@ impl<T: Real> Group<'_, T> {
     /// change of each column so far.
     fn terminate(
         &self,
-        targets: &mut [Target<T>],
+        targets: &mut [ColumnSum<T>],
         k: u64,
-        changes: &[Change],
+        changes: &[ColumnChange],
         least: &mut [f64],
     ) -> Result<()> {
         let (request, noise) = (&self.shared.request, self.shared.statistics.step);
         // The factor covers the rounding of sums and differences.
-        let moved = |change: &Change| 1.01 * if request.backward { change.max } else { change.l1 };
+        let moved = |change: &ColumnChange| 1.01 * if request.backward { change.max } else { change.l1 };
         // Exact changes never grow. Small changes that grow are rounding, and more steps repeat it.
-        let stuck = |(change, least): (&Change, &f64)| {
+        let stuck = |(change, least): (&ColumnChange, &f64)| {
             moved(change) <= noise || (moved(change) <= 64.0 * noise && moved(change) >= *least)
         };
         let stuck: Vec<bool> = changes.iter().zip(&*least).map(stuck).collect();
         least.iter_mut().zip(changes).for_each(|(least, change)| *least = least.min(moved(change)));
         for target in targets.iter_mut().filter(|target| target.end.is_none()) {
             let excess = expected_excess(target.due.lambda, k);
-            let error = |change: &Change| {
+            let error = |change: &ColumnChange| {
                 let error = (moved(change) + noise) * excess;
                 if request.backward { error.min(1.01 * change.spread) } else { error }
             };
-            let met = |(column, error): (&Column, &f64)| *error <= 0.25 * request.epsilon * column.norm;
+            let met = |(column, error): (&ColumnScale, &f64)| *error <= 0.25 * request.epsilon * column.norm;
             let end = match self.shared.derivatives {
                 // The sum is soon complete.
                 Some(_) if target.due.right <= k + STEPS => None,
@@ -373,11 +373,17 @@ impl<T: Real> Group<'_, T> {
     /// Bounds the errors of x and its derivatives in a sum whose later iterates x_k replaces.
     ///
     /// `None` if a bound within ε rises above it, or another bound by more than a quarter.
-    fn early_bounds(&self, by: &Derivatives<'_>, due: &Due, k: u64, changes: &[Change]) -> Option<Vec<f64>> {
+    fn early_bounds(
+        &self,
+        by: &DerivativeColumns<'_>,
+        due: &WeightedTime,
+        k: u64,
+        changes: &[ColumnChange],
+    ) -> Option<Vec<f64>> {
         let (excess, epsilon) = (expected_excess(due.lambda, k), self.shared.request.epsilon);
-        let bound = |(&c, change): (&usize, &Change)| {
+        let bound = |(&c, change): (&usize, &ColumnChange)| {
             // The factor covers the rounding of sums and differences.
-            let end = End { k, excess, changes: [1.01 * changes[0].l1, 1.01 * change.l1] };
+            let end = EarlyEnd { k, excess, changes: [1.01 * changes[0].l1, 1.01 * change.l1] };
             let [whole, early] = [None, Some(&end)].map(|end| (by.bound)(due.index, c, end));
             (early <= if whole > epsilon { 1.25 * whole } else { epsilon }).then_some(early)
         };
@@ -387,8 +393,8 @@ impl<T: Real> Group<'_, T> {
     }
 
     /// Copies the sum for a time to the results, with the bounds of its error.
-    fn finish(&self, target: &Target<T>) -> Result<()> {
-        let Shared { statistics, request, columns, n, .. } = self.shared;
+    fn finish(&self, target: &ColumnSum<T>) -> Result<()> {
+        let RunData { statistics, request, columns, n, .. } = self.shared;
         let (due, width, all) = (&target.due, self.width, columns.len());
         let (error, stops) = target.end.as_ref().expect("a pass ends when all sums are complete");
         let mut sums = vec![T::ZERO; target.acc.len()];

@@ -39,7 +39,7 @@ pub(super) fn threads(elements: usize, most: usize) -> usize {
 
 /// Change of a column in a step, and its largest and smallest element.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Change {
+pub(super) struct ColumnChange {
     /// l1 norm and maximum norm of the change.
     pub(super) l1: f64,
     pub(super) max: f64,
@@ -47,7 +47,7 @@ pub(super) struct Change {
     pub(super) spread: f64,
 }
 
-impl Change {
+impl ColumnChange {
     /// Joins the results of all workgroups for each of `width` columns.
     pub(super) fn of_columns<T: Real>(out: &[T], width: usize) -> Vec<Self> {
         let mut all = vec![[0.0, 0.0, f64::NEG_INFINITY, f64::NEG_INFINITY]; width];
@@ -61,7 +61,7 @@ impl Change {
 }
 
 /// Sum and maximum of |y − x|, maxima of y and −y: one array each for the threads of a workgroup.
-struct Add<'a, T> {
+struct SumChanges<'a, T> {
     /// `None` for x = 0.
     x: Option<&'a [T]>,
     y: &'a [T],
@@ -73,7 +73,7 @@ fn largest<T: Real>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 
-impl<T: Real> Body for Add<'_, T> {
+impl<T: Real> Body for SumChanges<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let [sum, most, high, low] = self.numbers;
@@ -105,7 +105,7 @@ fn column_change<T: Real>(call: &Call<'_>, p: column_change::Params, b: column_c
         for first in (group * span..p.elements as usize).step_by(groups * span) {
             let here = first..(first + span).min(p.elements as usize);
             let x = (!norm).then(|| &b.x[here.clone()]);
-            dispatch(Add { x, y: &b.y[here], numbers: &mut numbers });
+            dispatch(SumChanges { x, y: &b.y[here], numbers: &mut numbers });
         }
         for (c, out) in out.chunks_exact_mut(4).enumerate() {
             let places = (c..span).step_by(width);

@@ -17,19 +17,19 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
-use self::group::Group;
+use self::group::ColumnGroup;
 use super::chain::scan::statistics;
 use super::chain::statistics::{MatrixStatistics, scale_of};
 use super::chain::transitions::Transitions;
 use super::partition::most_elements;
 use super::partition::subdomain::Region;
 use super::rounding::{drift, step_rounding};
-use super::step::matrix::Source;
+use super::step::matrix::MatrixSource;
 use crate::kernel::Real;
 use crate::lane::{Lane, expect_memory};
 use crate::parallel::{at_once, lock, *};
 use crate::ranks::Ranks;
-use crate::sparse::{CsrMatrix, Layout, MatrixFormat};
+use crate::sparse::{CsrMatrix, HybLayout, MatrixFormat};
 use crate::util::memory::try_zeroed;
 use crate::{Error, Invalid, Limit, Machine, Progress, Result};
 
@@ -56,7 +56,7 @@ pub struct Action {
 
 /// A block of vectors on which e^{Qt} acts, and the requested times.
 #[derive(Clone, Copy)]
-pub(crate) struct Request<'a> {
+pub(crate) struct ActionRequest<'a> {
     pub(crate) transitions: &'a dyn Transitions,
     pub(crate) backward: bool,
     /// States whose values do not change in a backward run; may be empty.
@@ -73,7 +73,7 @@ pub(crate) struct Request<'a> {
 }
 
 /// Transposed chain for steps P f: returns outgoing transitions as the incoming ones.
-pub(super) struct ByRows<'a>(pub(super) Request<'a>);
+pub(super) struct ByRows<'a>(pub(super) ActionRequest<'a>);
 
 impl Transitions for ByRows<'_> {
     fn states(&self) -> usize {
@@ -114,7 +114,7 @@ impl Weighting {
 
 /// A requested time with its Poisson window.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Due {
+pub(super) struct WeightedTime {
     /// Index of the result.
     index: usize,
     time: f64,
@@ -130,7 +130,7 @@ pub(super) struct Due {
     rounding: f64,
 }
 
-impl Due {
+impl WeightedTime {
     /// Makes a sum whose error the caller bounds.
     ///
     /// `whole` is the sum of all weights, if it may end early.
@@ -140,7 +140,7 @@ impl Due {
 
     fn new<T: Real>(
         statistics: &MatrixStatistics<T>,
-        request: &Request<'_>,
+        request: &ActionRequest<'_>,
         index: usize,
         lambda: f64,
     ) -> Self {
@@ -172,7 +172,7 @@ impl Due {
     }
 
     /// Bounds the error after k steps for a vector of norm 1, except that of early termination.
-    fn error<T: Real>(&self, statistics: &MatrixStatistics<T>, request: &Request<'_>, k: u64) -> f64 {
+    fn error<T: Real>(&self, statistics: &MatrixStatistics<T>, request: &ActionRequest<'_>, k: u64) -> f64 {
         let terms = if self.weights.before > 0.0 { k + 1 } else { self.weights.terms.len() as u64 };
         // `own` has the errors of the weights, computed and stored, of scaling and of their sum.
         let own =
@@ -183,12 +183,12 @@ impl Due {
 
 /// Norm of a column, and two powers of two that bring it into [½, 1).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Column {
+pub(super) struct ColumnScale {
     pub(super) norm: f64,
     scales: [f64; 2],
 }
 
-impl Column {
+impl ColumnScale {
     pub(super) fn new(values: impl Iterator<Item = f64> + Clone, backward: bool) -> Self {
         let largest = values.clone().fold(0.0f64, |most, v| v.abs().max(most));
         let first = scale_of(largest);
@@ -207,7 +207,7 @@ impl Column {
 }
 
 /// Receives a number of further matrix–vector products.
-type Report<'a> = dyn Fn(u64) -> Result<()> + Sync + 'a;
+type ReportProducts<'a> = dyn Fn(u64) -> Result<()> + Sync + 'a;
 
 /// Interleaves derivatives: row `width` j + c is row j of derivative c ≥ 1.
 fn side_by_side(derivatives: &[CsrMatrix], width: usize) -> CsrMatrix {
@@ -221,7 +221,7 @@ fn side_by_side(derivatives: &[CsrMatrix], width: usize) -> CsrMatrix {
 
 /// Early end of a sum: iterate k replaces all later ones.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct End {
+pub(super) struct EarlyEnd {
     /// Number of steps k.
     pub(super) k: u64,
     /// Bound of the expected number of omitted steps, E (N − k)⁺.
@@ -231,28 +231,28 @@ pub(super) struct End {
 }
 
 /// Vectors of a block after the first one, x, as derivatives of x.
-pub(super) struct Derivatives<'a> {
+pub(super) struct DerivativeColumns<'a> {
     /// Transposed derivatives of the scaled generator, one for each vector.
     pub(super) entries: &'a [CsrMatrix],
     /// Bounds the error of a sum and of a vector, both by index, with or without an early end.
-    pub(super) bound: &'a (dyn Fn(usize, usize, Option<&End>) -> f64 + Sync),
+    pub(super) bound: &'a (dyn Fn(usize, usize, Option<&EarlyEnd>) -> f64 + Sync),
     /// Largest number of steps of a sum.
     pub(super) steps: AtomicU64,
 }
 
 /// Data of a run that all lanes share.
-struct Shared<'a, T> {
-    request: Request<'a>,
+struct RunData<'a, T> {
+    request: ActionRequest<'a>,
     n: usize,
     statistics: MatrixStatistics<T>,
-    dues: Vec<Due>,
-    columns: Vec<Column>,
-    derivatives: Option<&'a Derivatives<'a>>,
+    dues: Vec<WeightedTime>,
+    columns: Vec<ColumnScale>,
+    derivatives: Option<&'a DerivativeColumns<'a>>,
     /// Results, one for each requested time.
     results: Vec<Mutex<Action>>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ActionRequest<'a> {
     pub(crate) fn new(
         transitions: &'a dyn Transitions,
         block: &'a [f64],
@@ -310,7 +310,7 @@ impl<'a> Request<'a> {
 
 /// Returns the statistics of the matrix of a step in the requested direction.
 pub(super) fn statistics_of<T: Real>(
-    request: &Request<'_>,
+    request: &ActionRequest<'_>,
     by_rows: &ByRows<'_>,
 ) -> Result<MatrixStatistics<T>> {
     if !request.backward {
@@ -334,7 +334,7 @@ pub(super) fn of_rows<T: Real>(mut found: MatrixStatistics<T>) -> MatrixStatisti
 }
 
 fn solve<T: Real>(
-    request: Request<'_>,
+    request: ActionRequest<'_>,
     machine: &Machine,
     observer: &mut dyn Progress,
 ) -> Result<Vec<Action>> {
@@ -344,20 +344,21 @@ fn solve<T: Real>(
 }
 
 /// Checks the memory, and scans the chain and the block.
-fn prepared<'a, T: Real>(request: Request<'a>, by_rows: &ByRows<'_>) -> Result<Shared<'a, T>> {
+fn prepared<'a, T: Real>(request: ActionRequest<'a>, by_rows: &ByRows<'_>) -> Result<RunData<'a, T>> {
     let (n, k) = (request.transitions.states(), request.block.len() / request.transitions.states());
     expect_memory(8 * (request.block.len() * request.times.len()) as u64, || {
         format!("{k} vectors of {n} states at {} times", request.times.len())
     })?;
     let statistics = statistics_of::<T>(&request, by_rows)?;
-    let column = |c: usize| Column::new(request.block.iter().skip(c).step_by(k).copied(), request.backward);
-    let columns: Vec<Column> = (0..k).into_par_iter().map(column).collect();
+    let column =
+        |c: usize| ColumnScale::new(request.block.iter().skip(c).step_by(k).copied(), request.backward);
+    let columns: Vec<ColumnScale> = (0..k).into_par_iter().map(column).collect();
     let mut dues = Vec::new();
     let mut results = Vec::new();
     for (index, &time) in request.times.iter().enumerate() {
         let mut result = Action { values: Vec::new(), bounds: vec![0.0; k] };
         if time > 0.0 && statistics.alpha > 0.0 {
-            dues.push(Due::new(&statistics, &request, index, statistics.lambda(time)?));
+            dues.push(WeightedTime::new(&statistics, &request, index, statistics.lambda(time)?));
             result.values = try_zeroed(n * k, || format!("{k} vectors of {n} states"))?;
         } else {
             // Without transitions the vectors stay as they are.
@@ -369,7 +370,7 @@ fn prepared<'a, T: Real>(request: Request<'a>, by_rows: &ByRows<'_>) -> Result<S
         }
         results.push(Mutex::new(result));
     }
-    Ok(Shared { request, n, statistics, dues, columns, derivatives: None, results })
+    Ok(RunData { request, n, statistics, dues, columns, derivatives: None, results })
 }
 
 /// Computes weighted sums of the iterates of a block \[x, y_1, y_2, …\], y_c a derivative of x.
@@ -377,25 +378,25 @@ fn prepared<'a, T: Real>(request: Request<'a>, by_rows: &ByRows<'_>) -> Result<S
 /// A step computes xP, and y_c P + x D_c / α with the derivative D_c of the scaled generator.
 /// Returns a result for each index of the dues. Sums may end early.
 pub(super) fn derivatives(
-    request: Request<'_>,
+    request: ActionRequest<'_>,
     statistics: MatrixStatistics<f64>,
-    derivatives: &Derivatives<'_>,
-    dues: Vec<Due>,
+    derivatives: &DerivativeColumns<'_>,
+    dues: Vec<WeightedTime>,
     machine: &Machine,
     observer: &mut dyn Progress,
 ) -> Result<Vec<Action>> {
     let (n, len) = (request.transitions.states(), request.block.len());
-    let columns = vec![Column { norm: 1.0, scales: [1.0; 2] }; len / n];
-    let result = |_: &Due| {
+    let columns = vec![ColumnScale { norm: 1.0, scales: [1.0; 2] }; len / n];
+    let result = |_: &WeightedTime| {
         let values = try_zeroed(len, || format!("derivatives of {n} states"))?;
         Ok(Mutex::new(Action { values, bounds: vec![0.0; columns.len()] }))
     };
     let (results, derivatives) = (dues.iter().map(result).collect::<Result<_>>()?, Some(derivatives));
-    let shared = Shared { request, n, statistics, dues, columns, derivatives, results };
+    let shared = RunData { request, n, statistics, dues, columns, derivatives, results };
     shared.run(request.transitions, machine, observer)
 }
 
-impl<T: Real> Shared<'_, T> {
+impl<T: Real> RunData<'_, T> {
     /// Returns 1 if the first vector is in every group, since the rest are its derivatives; else 0.
     fn lead(&self) -> usize {
         usize::from(self.derivatives.is_some_and(|derivatives| !derivatives.entries.is_empty()))
@@ -441,13 +442,13 @@ impl<T: Real> Shared<'_, T> {
         lane: &Lane,
         rows: &dyn Transitions,
         columns: Range<usize>,
-        report: &Report<'_>,
+        report: &ReportProducts<'_>,
     ) -> Result<()> {
         let (n, real, statistics) = (self.n, T::PRECISION.bytes(), &self.statistics);
         let region = Region::whole(n, &statistics.lengths);
-        let layout = Layout::new(&statistics.lengths, real);
+        let layout = HybLayout::new(&statistics.lengths, real);
         let regions = std::slice::from_ref(&region);
-        let source = || Source::new(lane, rows, statistics, &layout, &region, regions, 1);
+        let source = || MatrixSource::new(lane, rows, statistics, &layout, &region, regions, 1);
         let (lead, mut matrix) = (self.lead(), None);
         let most = most_elements(lane, real).min(u32::MAX as usize) / n;
         let mut first = columns.start;
@@ -482,7 +483,7 @@ impl<T: Real> Shared<'_, T> {
             }
             let matrix = matrix.as_ref().expect("it was built");
             let columns = (0..lead).chain(first..end).collect();
-            Group { shared: self, lane, matrix, columns, width, report }.run()?;
+            ColumnGroup { shared: self, lane, matrix, columns, width, report }.run()?;
             first = end;
         }
         Ok(())

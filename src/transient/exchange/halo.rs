@@ -5,7 +5,7 @@ use crate::kernel::Number;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::ranks::{MessageEnvelope, Ranks};
 use crate::transient::partition::{LaneExchange, Partition};
-use crate::transient::step::chunk::Part;
+use crate::transient::step::chunk::LanePart;
 use crate::transient::step::vector_kernels::{GATHER, gather};
 use crate::{Invalid, Result};
 
@@ -39,7 +39,7 @@ pub(super) enum Gathered<T> {
 
 impl<T: Number> HaloSource<T> {
     /// Returns the launch that gathers the values of iterate number `which`, 0 or 1.
-    pub(crate) fn gather(&self, lanes: &[Lane], parts: &[Part<T>], which: usize) -> Result<Launch> {
+    pub(crate) fn gather(&self, lanes: &[Lane], parts: &[LanePart<T>], which: usize) -> Result<Launch> {
         let (owner, items) = (&parts[self.part], self.places.len());
         let (y, first) = match &self.gathered {
             Gathered::Halo { part, first } => (&parts[*part].x[which], *first),
@@ -104,7 +104,7 @@ pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTra
 /// Builds the transfers with their buffers on this rank's lanes.
 pub(crate) fn build<T: Number>(
     lanes: &[Lane],
-    parts: &[Part<T>],
+    parts: &[LanePart<T>],
     partition: &Partition,
     transfers: Vec<PlannedTransfer>,
 ) -> Result<Vec<HaloTransfer<T>>> {

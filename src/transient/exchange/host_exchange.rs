@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::transport::Transport;
 use crate::kernel::Number;
-use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
+use crate::lane::{Lane, LaneBatch, ReceiveBuffer, SendBuffer};
 use crate::parallel::backoff::Spin;
 use crate::parallel::no_thread;
 use crate::ranks::{MessageEnvelope, Messages, Ranks, Wait, with_messages};
@@ -73,7 +73,7 @@ impl<'a, T: Number> Sender<'a, T> {
 }
 
 /// Receiving end of a transfer, in the thread of the reader's lane.
-enum Reader<'a, T> {
+enum ReceivingEnd<'a, T> {
     Lane {
         buffers: &'a [ReceiveBuffer; 2],
         direct: bool,
@@ -88,7 +88,7 @@ enum Reader<'a, T> {
     },
 }
 
-impl<'a, T: Number> Reader<'a, T> {
+impl<'a, T: Number> ReceivingEnd<'a, T> {
     fn buffer(&self, which: usize) -> &'a ReceiveBuffer {
         match self {
             Self::Lane { buffers, .. } | Self::Rank { buffers, .. } => &buffers[which],
@@ -142,14 +142,14 @@ fn wait_for<V>(from: &Receiver<V>, lane: &Lane) -> Result<V> {
 }
 
 /// Thread of a lane, with its ends of the transfers through the host.
-pub(super) struct Worker<'a, T> {
+pub(super) struct ExchangeWorker<'a, T> {
     pub(crate) lane: &'a Lane,
     pub(crate) number: usize,
     ranks: Ranks,
     /// Set if one of the threads has failed.
     stop: Arc<AtomicBool>,
     senders: Vec<Sender<'a, T>>,
-    readers: Vec<Reader<'a, T>>,
+    readers: Vec<ReceivingEnd<'a, T>>,
     /// Receive vectors for messages from other ranks, in the order of their readers.
     arriving: Vec<Vec<T>>,
 }
@@ -159,9 +159,9 @@ pub(super) fn workers<'a, T: Number>(
     lanes: &'a [Lane],
     transports: impl IntoIterator<Item = &'a Transport>,
     ranks: Ranks,
-) -> Vec<Worker<'a, T>> {
+) -> Vec<ExchangeWorker<'a, T>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let worker = |(number, lane)| Worker {
+    let worker = |(number, lane)| ExchangeWorker {
         lane,
         number,
         ranks,
@@ -170,7 +170,7 @@ pub(super) fn workers<'a, T: Number>(
         readers: Vec::new(),
         arriving: Vec::new(),
     };
-    let mut workers: Vec<Worker<'a, T>> = lanes.iter().enumerate().map(worker).collect();
+    let mut workers: Vec<ExchangeWorker<'a, T>> = lanes.iter().enumerate().map(worker).collect();
     for transport in transports {
         match transport {
             Transport::SameLane | Transport::Peer => {}
@@ -189,7 +189,7 @@ pub(super) fn workers<'a, T: Number>(
                     full,
                     empty,
                 });
-                workers[*to].readers.push(Reader::Lane {
+                workers[*to].readers.push(ReceivingEnd::Lane {
                     buffers: receive,
                     direct,
                     full: values,
@@ -204,7 +204,7 @@ pub(super) fn workers<'a, T: Number>(
             Transport::FromRank { to, len, receive, from } => {
                 let worker = &mut workers[*to];
                 worker.arriving.push(vec![T::ZERO; *len]);
-                worker.readers.push(Reader::Rank { buffers: receive, from: *from });
+                worker.readers.push(ReceivingEnd::Rank { buffers: receive, from: *from });
             }
         }
     }
@@ -219,9 +219,9 @@ pub(super) fn workers<'a, T: Number>(
 /// The original error of a lane, not the errors that it caused in its neighbours. Threads that the
 /// system refuses are errors, because each lane waits for its neighbours.
 pub(super) fn on_lanes<'a, T: Number>(
-    workers: Vec<Worker<'a, T>>,
+    workers: Vec<ExchangeWorker<'a, T>>,
     watch: &mut dyn FnMut() -> Result<()>,
-    work: &(dyn Fn(&mut Worker<'a, T>) -> Result<()> + Sync),
+    work: &(dyn Fn(&mut ExchangeWorker<'a, T>) -> Result<()> + Sync),
 ) -> Result<()> {
     let (ranks, stop) = (workers[0].ranks, workers[0].stop.clone());
     let fail = |error: &Error| {
@@ -233,7 +233,7 @@ pub(super) fn on_lanes<'a, T: Number>(
     let running = &AtomicUsize::new(workers.len());
     let waiting = &thread::current();
     thread::scope(|scope| {
-        let thread = |mut worker: Worker<'a, T>| {
+        let thread = |mut worker: ExchangeWorker<'a, T>| {
             let (work, name) = (&work, worker.lane.device().spec.to_string());
             let started = thread::Builder::new().spawn_scoped(scope, move || {
                 let result = work(&mut worker);
@@ -291,7 +291,7 @@ fn first_cause(mut results: Vec<Result<()>>) -> Result<()> {
     }
 }
 
-impl<'a, T: Number> Worker<'a, T> {
+impl<'a, T: Number> ExchangeWorker<'a, T> {
     /// Returns the buffers that a batch fills for other lanes.
     pub(super) fn send_buffers(&self) -> Vec<&'a SendBuffer> {
         self.senders.iter().map(Sender::buffer).collect()
@@ -309,8 +309,8 @@ impl<'a, T: Number> Worker<'a, T> {
     pub(crate) fn exchange(
         &mut self,
         which: usize,
-        (first, step): (&Batch<'_>, u64),
-        second: Option<(&Batch<'_>, u64)>,
+        (first, step): (&LaneBatch<'_>, u64),
+        second: Option<(&LaneBatch<'_>, u64)>,
     ) -> Result<()> {
         let Self { lane, ranks, stop, senders, readers, arriving, .. } = self;
         if stop.load(Ordering::Acquire) {
@@ -321,14 +321,14 @@ impl<'a, T: Number> Worker<'a, T> {
         let ahead = !lane.device().host;
         with_messages(*ranks, Wait { stop, spin: !lane.device().on_host_cores() }, |messages| {
             let envelopes = readers.iter().filter_map(|reader| match reader {
-                Reader::Rank { from, .. } => Some(*from),
-                Reader::Lane { .. } => None,
+                ReceivingEnd::Rank { from, .. } => Some(*from),
+                ReceivingEnd::Lane { .. } => None,
             });
             for (from, values) in envelopes.zip(arriving) {
                 messages.receive(from, bytemuck::cast_slice_mut(values));
             }
             lane.submit(first, step)?;
-            readers.iter_mut().for_each(Reader::give_back);
+            readers.iter_mut().for_each(ReceivingEnd::give_back);
             if let Some((second, step)) = second.filter(|_| ahead) {
                 lane.submit(second, step)?;
             }
@@ -348,8 +348,8 @@ impl<'a, T: Number> Worker<'a, T> {
     /// Exchanges values that are already packed, without other work.
     pub(super) fn exchange_packed(&mut self, which: usize) -> Result<()> {
         // Values are received after queued work, such as a clear, even if nothing is sent.
-        let sending = Batch { sends: self.send_buffers(), before_receives: true, ..Batch::default() };
+        let sending = LaneBatch { sends: self.send_buffers(), before_receives: true, ..LaneBatch::default() };
         self.exchange(which, (&sending, 0), None)?;
-        self.lane.submit(&Batch { receives: self.receive_buffers(which), ..Batch::default() }, 0)
+        self.lane.submit(&LaneBatch { receives: self.receive_buffers(which), ..LaneBatch::default() }, 0)
     }
 }

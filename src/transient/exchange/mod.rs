@@ -14,15 +14,15 @@ mod transport;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::host_exchange::{Worker, on_lanes, workers};
-use self::parts::Parts;
+use self::host_exchange::{ExchangeWorker, on_lanes, workers};
+use self::parts::ChainParts;
 use crate::Result;
 use crate::kernel::Number;
-use crate::lane::{Batch, Lane, Launch, Program};
+use crate::lane::{Lane, LaneBatch, Launch, Program};
 use crate::transient::partition::LaneExchange;
 use crate::transient::step::stages::{LaneStep, Launches, Stage};
 
-impl<T: Number> Parts<T> {
+impl<T: Number> ChainParts<T> {
     /// Prepares the launches of a lane's step from the iterate x\[source\], `source` 0 or 1.
     fn lane_step(
         &self,
@@ -110,13 +110,13 @@ impl<T: Number> Parts<T> {
         on_lanes(self.workers(lanes), &mut || Ok(()), &|worker| worker.exchange_packed(which))
     }
 
-    fn workers<'a>(&'a self, lanes: &'a [Lane]) -> Vec<Worker<'a, T>> {
+    fn workers<'a>(&'a self, lanes: &'a [Lane]) -> Vec<ExchangeWorker<'a, T>> {
         let transports = self.between_lanes.iter().map(|transfer| &transfer.transport);
         workers(lanes, transports, self.ranks)
     }
 }
 
-impl<T: Number> Worker<'_, T> {
+impl<T: Number> ExchangeWorker<'_, T> {
     /// Runs steps from the iterate x\[now\], with an exchange after every `halo_depth` steps.
     fn run(
         &mut self,
@@ -131,7 +131,7 @@ impl<T: Number> Worker<'_, T> {
         while k < steps.end {
             let count = halo_depth.min(steps.end - k);
             let last = (source + count as usize - 1) % 2;
-            let first = Batch {
+            let first = LaneBatch {
                 receives,
                 launches: first_launches(work, source, count),
                 before_receives: true,
@@ -139,7 +139,7 @@ impl<T: Number> Worker<'_, T> {
             };
             let LaneStep { interior, own, rest, .. } = &work[last];
             let launches = own.as_ref().unwrap_or(interior).iter().chain(rest).map(|launch| (0, launch));
-            let second = Batch { launches: launches.collect(), ..Batch::default() };
+            let second = LaneBatch { launches: launches.collect(), ..LaneBatch::default() };
             self.exchange(1 - last, (&first, k), Some((&second, k + count - 1)))?;
             receives = self.receive_buffers(1 - last);
             source = 1 - last;
@@ -148,7 +148,7 @@ impl<T: Number> Worker<'_, T> {
         }
         match steps.is_empty() {
             true => Ok(()),
-            false => self.lane.submit(&Batch { receives, ..Batch::default() }, k),
+            false => self.lane.submit(&LaneBatch { receives, ..LaneBatch::default() }, k),
         }
     }
 }
@@ -203,7 +203,7 @@ mod tests {
 
         let statistics = statistics::<T>(&*chain.transitions).unwrap();
         let split = Partitioning::default();
-        let mut parts = Parts::build(&machine, &*chain.transitions, &statistics, format, split).unwrap();
+        let mut parts = ChainParts::build(&machine, &*chain.transitions, &statistics, format, split).unwrap();
         assert!(parts.tiles.is_none(), "the caches hold a small chain");
         parts.tiles = in_tiles.then(|| TimeTiles::untried(n, 512, 2, 4));
         let lanes = &machine.lanes[..];

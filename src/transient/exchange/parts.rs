@@ -16,14 +16,14 @@ use crate::kernel::cpu::PARALLEL_ITEMS;
 use crate::lane::{Lane, Launch};
 use crate::parallel::{alone, at_once};
 use crate::ranks::Ranks;
-use crate::sparse::{BLOCK, Layout, MatrixFormat};
+use crate::sparse::{BLOCK, HybLayout, MatrixFormat};
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::lockstep::Member;
+use crate::transient::lockstep::GroupMember;
 use crate::transient::partition::subdomain::Region;
 use crate::transient::partition::{self, Partition, Partitioning};
-use crate::transient::step::chunk::Part;
-use crate::transient::step::matrix::{Matrix, MatrixInfo, Source};
+use crate::transient::step::chunk::LanePart;
+use crate::transient::step::matrix::{MatrixInfo, MatrixSource, PartMatrix};
 use crate::transient::step::time_tiles::TimeTiles;
 use crate::transient::step::vector_kernels::SWEEP_ROWS;
 use crate::{Machine, Result};
@@ -33,7 +33,7 @@ const WORTH_TILES: f64 = 200.0;
 
 /// Matrix rows and iterates of a chain on its lanes, with the transfers of halos.
 #[derive(Debug)]
-pub struct Parts<T> {
+pub struct ChainParts<T> {
     /// Processes that share the chain.
     pub ranks: Ranks,
     /// Rows of all parts of this rank.
@@ -43,7 +43,7 @@ pub struct Parts<T> {
     /// Number of blocks of 256 rows, over all ranks.
     pub blocks: usize,
     /// Parts, in the order of their rows.
-    pub parts: Vec<Part<T>>,
+    pub parts: Vec<LanePart<T>>,
     /// Halo transfers between parts of one lane.
     within_lanes: Vec<HaloTransfer<T>>,
     /// Halo transfers between parts of different lanes, of this rank or a remote one.
@@ -53,10 +53,10 @@ pub struct Parts<T> {
     /// Tiles of the rows, if several steps of a tile are taken while it is in the caches.
     pub(crate) tiles: Option<TimeTiles>,
     /// Membership in a group of chains with common steps; the only part then has no matrix.
-    pub(crate) member: Option<Member>,
+    pub(crate) member: Option<GroupMember>,
 }
 
-impl<T: Number> Parts<T> {
+impl<T: Number> ChainParts<T> {
     /// Distributes the chain over the lanes, and copies the matrix there.
     pub fn build(
         machine: &Machine,
@@ -74,7 +74,7 @@ impl<T: Number> Parts<T> {
         let partition = partition::split(machine, transitions, shares, options, format)?;
         let rows = partition.rows(shares);
         let all = computed_statistics(transitions, statistics, &partition);
-        let layout = Layout::new(&all.lengths, real);
+        let layout = HybLayout::new(&all.lengths, real);
         let mut matrix = MatrixInfo::new(&layout, &partition);
         matrix.count_entries(&layout, all.rows.start, &rows, &statistics.lengths, ranks);
 
@@ -115,16 +115,16 @@ impl<T: Number> Parts<T> {
     pub(crate) fn whole(
         machine: &Machine,
         statistics: &MatrixStatistics<T>,
-        matrix: Option<Matrix<T>>,
-        member: Option<Member>,
+        matrix: Option<PartMatrix<T>>,
+        member: Option<GroupMember>,
     ) -> Result<Self> {
         let (lane, rows) = (&machine.lanes[0], statistics.rows.clone());
         let vector = || lane.alloc("a vector", rows.len());
         let (exit, chunks, bytes, format) = match matrix {
-            Some(Matrix { exit, chunks, bytes, format, .. }) => (exit, chunks, bytes, format.name()),
+            Some(PartMatrix { exit, chunks, bytes, format, .. }) => (exit, chunks, bytes, format.name()),
             None => (lane.alloc("the exit rates", 1)?, Vec::new(), 0, "lockstep"),
         };
-        let part = Part {
+        let part = LanePart {
             lane: 0,
             rows: rows.clone(),
             computed: rows.clone(),
@@ -150,7 +150,7 @@ impl<T: Number> Parts<T> {
     }
 
     /// Returns the indices of a part's rows among those of this rank.
-    pub(crate) fn own(&self, part: &Part<T>) -> Range<usize> {
+    pub(crate) fn own(&self, part: &LanePart<T>) -> Range<usize> {
         part.rows.start - self.rows.start..part.rows.end - self.rows.start
     }
 
@@ -186,7 +186,7 @@ impl<T: Number> Parts<T> {
     }
 
     /// Returns the parts of a lane, with their numbers.
-    pub fn of(&self, lane: usize) -> impl Iterator<Item = (usize, &Part<T>)> {
+    pub fn of(&self, lane: usize) -> impl Iterator<Item = (usize, &LanePart<T>)> {
         self.parts.iter().enumerate().filter(move |(_, part)| part.lane == lane)
     }
 
@@ -236,23 +236,23 @@ fn build_parts<T: Number>(
     lanes: &[Lane],
     transitions: &dyn Transitions,
     statistics: &MatrixStatistics<T>,
-    layout: &Layout,
+    layout: &HybLayout,
     partition: &Partition,
     format: MatrixFormat,
     matrix: &mut MatrixInfo,
-) -> Result<(Vec<Part<T>>, Vec<&'static str>)> {
+) -> Result<(Vec<LanePart<T>>, Vec<&'static str>)> {
     let regions = &partition.regions;
     let build = |region: &Region| {
         let number = region.lane - partition.first;
         let lane = &lanes[number];
         let depth = partition.halo_depth;
-        let source = Source::new(lane, transitions, statistics, layout, region, regions, depth);
+        let source = MatrixSource::new(lane, transitions, statistics, layout, region, regions, depth);
         // Small chains run in one workgroup, which reads HYB; its caches hold them in any format.
         let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
         let hyb = small && format == MatrixFormat::Auto;
         let assembled = source.build(if hyb { MatrixFormat::Hyb } else { format })?;
         let figures = (assembled.bytes, assembled.passed_over, assembled.format.name());
-        let part = Part {
+        let part = LanePart {
             lane: number,
             rows: region.rows.clone(),
             computed: region.computed.clone(),

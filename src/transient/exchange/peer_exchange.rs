@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::halo::Gathered;
-use super::parts::Parts;
+use super::parts::ChainParts;
 use crate::Result;
 use crate::kernel::Number;
 use crate::lane::{CudaLane, Event, Lane, Side, pieces};
@@ -18,7 +18,7 @@ fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
 }
 
 /// Returns the lanes that write each lane's halo, or still read the values that it overwrites.
-fn neighbours<T: Number>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
+fn neighbours<T: Number>(parts: &ChainParts<T>, lanes: usize) -> Vec<Vec<usize>> {
     let mut neighbours = vec![Vec::new(); lanes];
     for source in parts.between_lanes.iter().filter_map(|transfer| transfer.source.as_ref()) {
         if let Gathered::Halo { part, .. } = source.gathered {
@@ -34,7 +34,7 @@ fn neighbours<T: Number>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
     neighbours
 }
 
-/// Runs steps as [`Parts::run`] does; the first is from x[now].
+/// Runs steps as [`ChainParts::run`] does; the first is from x[now].
 ///
 /// `work[lane][source]` is the step of a lane from x[source]. A lane has two streams: the main one
 /// computes the interior, and the side stream computes the boundary rows and stores them in the
@@ -44,7 +44,7 @@ fn neighbours<T: Number>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
 /// stored their boundary of step k − 1. Values are stored after step k − 1 of the neighbour, which
 /// has read the values that they replace.
 pub(crate) fn run<T: Number>(
-    parts: &Parts<T>,
+    parts: &ChainParts<T>,
     lanes: &[Lane],
     work: &[[LaneStep; 2]],
     steps: Range<u64>,

@@ -3,7 +3,7 @@
 use crate::ranks::Ranks;
 use crate::transient::chain::Initial;
 use crate::transient::chain::transitions::exit_rate;
-use crate::transient::columns::{Action, Column, Request, U, gather};
+use crate::transient::columns::{Action, ActionRequest, ColumnScale, U, gather};
 use crate::transient::problem::{Options, Problem};
 use crate::transient::solve::solve;
 use crate::util::memory::try_zeroed;
@@ -13,14 +13,14 @@ use crate::{Machine, Progress, Result};
 ///
 /// Ranks share the vectors.
 pub(super) fn solve_each(
-    request: &Request<'_>,
+    request: &ActionRequest<'_>,
     machine: &Machine,
     options: &Options,
     observer: &mut dyn Progress,
 ) -> Result<Vec<Action>> {
     let (ranks, alone) = (machine.ranks, machine.clone().on_ranks(Ranks::ALONE));
     ranks.all_ok(request.check())?;
-    let Request { transitions, block, times, .. } = *request;
+    let ActionRequest { transitions, block, times, .. } = *request;
     let (n, k) = (transitions.states(), block.len() / transitions.states());
     let cut = |rank: usize| k * rank / ranks.size();
     let shares: Vec<_> = (0..ranks.size()).map(|rank| cut(rank)..cut(rank + 1)).collect();
@@ -29,7 +29,7 @@ pub(super) fn solve_each(
     let mut done = 0;
     let mut add_part = |c: usize, sign: f64, results: &mut [Action]| {
         let mut part: Vec<f64> = block.iter().skip(c).step_by(k).map(|v| (sign * v).max(0.0)).collect();
-        let column = Column::new(part.iter().copied(), false);
+        let column = ColumnScale::new(part.iter().copied(), false);
         if column.norm == 0.0 {
             return Ok(());
         }

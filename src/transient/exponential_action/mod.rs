@@ -2,7 +2,7 @@
 
 mod krylov;
 
-use super::columns::{Action, Direction, Request};
+use super::columns::{Action, ActionRequest, Direction};
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::problem::{Method, Options};
 use crate::{Invalid, Machine, Progress, Result};
@@ -41,7 +41,8 @@ pub fn exponential_action(
     observer: &mut dyn Progress,
 ) -> Result<Vec<Action>> {
     let backward = direction == Direction::Backward;
-    let request = Request { backward, ..Request::new(transitions, block, times, options.epsilon) };
+    let request =
+        ActionRequest { backward, ..ActionRequest::new(transitions, block, times, options.epsilon) };
     match options.method {
         Method::Auto => request.solve(machine, observer),
         Method::Krylov { .. } if !backward => krylov::solve_each(&request, machine, options, observer),

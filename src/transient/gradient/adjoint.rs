@@ -14,22 +14,22 @@ use std::slice::from_ref;
 use bytemuck::Zeroable;
 
 use super::kernels::{ADJOINT_STORE, RATE_DERIVATIVES, STEPS, adjoint_store, rate_derivatives};
-use super::{Bounded, Due, U, check_machine, check_times, uniformized};
+use super::{Bounded, PoissonTime, U, check_machine, check_times, uniformized};
 
 use crate::kernel::{Number, Precision};
 use crate::lane::{Buffer, Lane, Launch, Program, expect_memory};
 use crate::parallel::*;
-use crate::sparse::{CsrMatrix, Layout};
+use crate::sparse::{CsrMatrix, HybLayout};
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::scan::{lengths, statistics};
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::columns::{ByRows, Request, of_rows};
+use crate::transient::columns::{ActionRequest, ByRows, of_rows};
 use crate::transient::partition::most_elements;
 use crate::transient::partition::subdomain::Region;
 use crate::transient::problem::{Options, Problem, check};
-use crate::transient::step::chunk::{Part, Sum};
-use crate::transient::step::matrix::{Matrix, Source};
+use crate::transient::step::chunk::{LanePart, StepSum};
+use crate::transient::step::matrix::{MatrixSource, PartMatrix};
 use crate::transient::step::vector_kernels::{SCALE, scale};
 use crate::transient::{Initial, Reward};
 use crate::util::memory::zeroed;
@@ -95,25 +95,25 @@ pub fn adjoint(
         format!("derivatives by {} rates are not supported: expected fewer than 2^32", rates.nnz())
     })?;
     let chain = Csr::from_rates(rates);
-    let task = Task { initial, functionals, options, memory };
+    let task = AdjointTask { initial, functionals, options, memory };
     task.check(&chain)?;
-    let request = Request { backward: true, ..Request::new(&chain, &[], &[], options.epsilon) };
+    let request = ActionRequest { backward: true, ..ActionRequest::new(&chain, &[], &[], options.epsilon) };
     let by_rows = ByRows(request);
     let statistics = uniformized(statistics(&chain)?, &task.times());
     let lengths = lengths(&by_rows, 0..n);
     let own = machine.of_thread();
     let lane = &own.as_ref().unwrap_or(machine).lanes[0];
     let matrix = |rows: &dyn Transitions, statistics: &MatrixStatistics<f64>| {
-        let layout = Layout::new(&statistics.lengths, Precision::F64.bytes());
+        let layout = HybLayout::new(&statistics.lengths, Precision::F64.bytes());
         let region = Region::whole(n, &statistics.lengths);
-        let source = Source::new(lane, rows, statistics, &layout, &region, from_ref(&region), 1);
+        let source = MatrixSource::new(lane, rows, statistics, &layout, &region, from_ref(&region), 1);
         source.build(options.format)
     };
     let matrices = |[forward, back]: &[MatrixStatistics<f64>; 2]| {
         Ok([matrix(&chain, forward)?, matrix(&by_rows, back)?])
     };
     let work = || {
-        let structure = Structure::new(lane, rates)?;
+        let structure = RateStructure::new(lane, rates)?;
         let (mut found, derivatives) =
             task.run(lane, structure, (statistics, lengths), matrices, observer)?;
         found.rates.values = zeroed(rates.nnz());
@@ -126,7 +126,7 @@ pub fn adjoint(
 
 /// Functionals to differentiate, and the options of the run.
 #[derive(Clone, Copy)]
-pub(super) struct Task<'a> {
+pub(super) struct AdjointTask<'a> {
     pub(super) initial: &'a Initial,
     pub(super) functionals: &'a [Functional<'a>],
     pub(super) options: &'a Options,
@@ -134,7 +134,7 @@ pub(super) struct Task<'a> {
     pub(super) memory: Option<u64>,
 }
 
-impl Task<'_> {
+impl AdjointTask<'_> {
     pub(super) fn times(&self) -> Vec<f64> {
         self.functionals.iter().map(|functional| functional.time).collect()
     }
@@ -155,14 +155,14 @@ impl Task<'_> {
     pub(super) fn run(
         self,
         lane: &Lane,
-        structure: Structure,
+        structure: RateStructure,
         (mut forward, lengths): (MatrixStatistics<f64>, Vec<u32>),
-        matrices: impl FnOnce(&[MatrixStatistics<f64>; 2]) -> Result<[Matrix<f64>; 2]>,
+        matrices: impl FnOnce(&[MatrixStatistics<f64>; 2]) -> Result<[PartMatrix<f64>; 2]>,
         observer: &mut dyn Progress,
     ) -> Result<(Adjoint, Buffer<f64>)> {
         let (Self { initial, functionals, options, memory }, n) = (self, lengths.len());
         let epsilon = |time: f64| (0.0625 * options.epsilon / time.max(1.0)).max(1e-290);
-        let due = self.times().into_iter().map(|time| Due::new(&forward, time, epsilon(time)));
+        let due = self.times().into_iter().map(|time| PoissonTime::new(&forward, time, epsilon(time)));
         let due = due.collect::<Result<Vec<_>>>()?;
         let start = initial.probabilities(n)?;
         let last = due.iter().map(|due| due.right).max().unwrap_or(0);
@@ -171,11 +171,11 @@ impl Task<'_> {
         let statistics = [forward, back];
         let entries = structure.columns.len();
         expect_memory((entries * 48 + n * 128) as u64, || format!("derivatives by {entries} rates"))?;
-        let errors = Errors {
+        let errors = AdjointErrors {
             longest: structure.longest as f64,
             forward: [initial.rounding(), 1.001 * statistics[0].step],
             backward: 1.001 * statistics[1].step,
-            ..Errors::default()
+            ..AdjointErrors::default()
         };
         let holding = statistics[0].mean_holding();
         let [forward, back] = matrices(&statistics)?;
@@ -183,21 +183,21 @@ impl Task<'_> {
         let steps = [Steps::new(lane, n, forward, inverse_alpha)?, Steps::new(lane, n, back, inverse_alpha)?];
         let largest = |f: &Functional<'_>| f.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
         let largest = functionals.iter().map(largest).collect();
-        let run = Backward { structure, functionals, largest, due, last, holding, errors };
+        let run = AdjointRun { structure, functionals, largest, due, last, holding, errors };
         run.run(lane, steps, &start, memory, observer)
     }
 }
 
 /// Rows of the rate matrix on a lane, without the rates.
 #[derive(Debug, Clone)]
-pub(super) struct Structure {
+pub(super) struct RateStructure {
     pub(super) starts: Buffer<u32>,
     pub(super) columns: Buffer<u32>,
     /// Length of the longest row.
     longest: usize,
 }
 
-impl Structure {
+impl RateStructure {
     pub(super) fn new<V: Copy + Zeroable + Send + Sync>(lane: &Lane, matrix: &CsrMatrix<V>) -> Result<Self> {
         let starts: Vec<u32> = matrix.starts().iter().map(|&start| start as u32).collect();
         let longest = matrix.starts().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
@@ -212,20 +212,21 @@ const ALONE: usize = 512;
 /// Two vectors on a lane, and the launches of a step from one to the other.
 struct Steps {
     /// The matrix and the vectors.
-    part: Part<f64>,
+    part: LanePart<f64>,
     /// Launches of the steps that read vector 0 or vector 1.
     launches: [Vec<Launch>; 2],
 }
 
 impl Steps {
-    fn new(lane: &Lane, n: usize, matrix: Matrix<f64>, inverse_alpha: f64) -> Result<Self> {
-        let Matrix { chunks, exit, .. } = matrix;
+    fn new(lane: &Lane, n: usize, matrix: PartMatrix<f64>, inverse_alpha: f64) -> Result<Self> {
+        let PartMatrix { chunks, exit, .. } = matrix;
         let x = [lane.alloc("a vector", n)?, lane.alloc("a vector", n)?];
         let scalars = lane.alloc_with("1/α", &[inverse_alpha])?;
         // Placeholders: the steps add to no sum.
         let (acc, non_absorbing) = (lane.alloc::<f64>("a sum", 1)?, lane.alloc("bits", 1)?);
-        let sum = Sum { scalars: scalars.arg(), acc: acc.arg(), window: 0..0, weights: 0, recurrence: false };
-        let part = Part { lane: 0, rows: 0..n, computed: 0..n, own: 0, x, non_absorbing, exit, chunks };
+        let sum =
+            StepSum { scalars: scalars.arg(), acc: acc.arg(), window: 0..0, weights: 0, recurrence: false };
+        let part = LanePart { lane: 0, rows: 0..n, computed: 0..n, own: 0, x, non_absorbing, exit, chunks };
         let step = |source| {
             let launches =
                 part.chunks.iter().map(|chunk| chunk.step(lane, &part, source, &sum, 0..chunk.rows));
@@ -277,8 +278,8 @@ struct Kernels {
 
 impl Kernels {
     /// Prepares the kernels for up to `length` stored iterates.
-    fn new(lane: &Lane, run: &Backward<'_>, [forward, back]: [&Steps; 2], length: usize) -> Result<Self> {
-        let Structure { starts, columns, .. } = &run.structure;
+    fn new(lane: &Lane, run: &AdjointRun<'_>, [forward, back]: [&Steps; 2], length: usize) -> Result<Self> {
+        let RateStructure { starts, columns, .. } = &run.structure;
         let (n, count) = (starts.len() - 1, run.functionals.len());
         let iterates = lane.alloc("iterates", length * n)?;
         let ring = lane.alloc("vectors of eight steps", STEPS * n)?;
@@ -323,7 +324,7 @@ impl Kernels {
 
 /// Bounds of the errors of a backward run.
 #[derive(Debug, Clone, Copy, Default)]
-struct Errors {
+struct AdjointErrors {
     /// Length of the longest row.
     longest: f64,
     /// l1 errors of π(0), and of each step from x_m to x_{m+1}.
@@ -340,7 +341,7 @@ struct Errors {
     sizes: f64,
 }
 
-impl Errors {
+impl AdjointErrors {
     /// Adds the term of x_m and b_m, and advances to b_{m−1} = c_m + P b_m.
     ///
     /// `added` bounds the elements of c_m, a sum of `count` vectors.
@@ -356,20 +357,20 @@ impl Errors {
 }
 
 /// Run from the last term of all windows to the first iterate.
-struct Backward<'a> {
-    structure: Structure,
+struct AdjointRun<'a> {
+    structure: RateStructure,
     functionals: &'a [Functional<'a>],
     /// Largest magnitude of the values of each functional.
     largest: Vec<f64>,
-    due: Vec<Due>,
+    due: Vec<PoissonTime>,
     /// Last term of all windows.
     last: u64,
     /// 1/α.
     holding: f64,
-    errors: Errors,
+    errors: AdjointErrors,
 }
 
-impl Backward<'_> {
+impl AdjointRun<'_> {
     /// Returns the weight of the values of each functional in c_m.
     fn weights(&self, m: u64) -> impl Iterator<Item = f64> {
         self.functionals.iter().zip(&self.due).map(move |(functional, due)| match functional.accumulated {
@@ -386,7 +387,7 @@ impl Backward<'_> {
             let size = weights.iter().zip(&run.largest).map(|(weight, most)| weight * most).sum::<f64>();
             (size, weights.iter().filter(|weight| **weight != 0.0).count())
         };
-        let window = |((f, due), most): ((&Functional<'_>, &Due), &f64)| match f.accumulated {
+        let window = |((f, due), most): ((&Functional<'_>, &PoissonTime), &f64)| match f.accumulated {
             true => due.len * self.holding * due.rounding[1] * most,
             false => due.rounding[0] * most,
         };

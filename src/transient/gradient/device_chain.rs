@@ -8,24 +8,24 @@
 use std::slice::from_ref;
 use std::sync::OnceLock;
 
-use super::adjoint::{Adjoint, Functional, Structure, Task, adjoint};
+use super::adjoint::{Adjoint, AdjointTask, Functional, RateStructure, adjoint};
 use super::kernels::{ROW_SCAN, row_scan, scan_row};
 use super::{check_machine, check_times, uniformized};
 use crate::kernel::Precision;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::sparse::{CsrMatrix, Layout, MatrixFormat};
+use crate::sparse::{CsrMatrix, HybLayout, MatrixFormat};
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::scan::{Scan, statistics, statistics_of_scan};
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::columns::{ByRows, Request};
+use crate::transient::columns::{ActionRequest, ByRows};
 use crate::transient::partition::subdomain::Region;
 use crate::transient::rounding::column_rounding;
 use crate::transient::solve::{solve, solve_with};
 use crate::transient::step::chunk::StoredMatrix;
-use crate::transient::step::matrix::{Matrix, Source};
+use crate::transient::step::matrix::{MatrixSource, PartMatrix};
 use crate::transient::step::vector_kernels::{GATHER, SCALE, gather, scale};
 use crate::transient::{Initial, Observer, Options, Problem, Solution};
 use crate::util::memory::zeroed;
@@ -45,7 +45,7 @@ pub struct DeviceChain {
     numbered: CsrMatrix,
     /// Transpose: row i has the transitions into state i.
     into: CsrMatrix,
-    structure: Structure,
+    structure: RateStructure,
     /// Rates in the caller's order, followed by 0.
     rates: Buffer<f64>,
     /// Power of two that multiplies the rates before they are stored.
@@ -74,7 +74,7 @@ pub enum Rates<'a> {
 /// Matrix on a device into which rates are placed.
 #[derive(Debug)]
 struct Placed {
-    matrix: Matrix<f64>,
+    matrix: PartMatrix<f64>,
     /// Number of transitions in each row.
     lengths: Vec<u32>,
     /// Launches that copy rates to their places.
@@ -94,9 +94,9 @@ impl Placed {
     ) -> Result<Self> {
         let n = numbered.states();
         let found = MatrixStatistics { scale: 1.0, ..statistics::<f64>(numbered)? };
-        let layout = Layout::new(&found.lengths, Precision::F64.bytes());
+        let layout = HybLayout::new(&found.lengths, Precision::F64.bytes());
         let region = Region::whole(n, &found.lengths);
-        let source = Source::new(lane, numbered, &found, &layout, &region, from_ref(&region), 1);
+        let source = MatrixSource::new(lane, numbered, &found, &layout, &region, from_ref(&region), 1);
         let matrix = source.build(MatrixFormat::Hyb)?;
         let (mut copies, mut scalings, mut indices) = (Vec::new(), Vec::new(), Vec::new());
         for chunk in &matrix.chunks {
@@ -169,7 +169,7 @@ impl DeviceChain {
             ));
         }
         let chain = Csr::from_rates(&numbered);
-        let by_rows = ByRows(Request { backward: true, ..Request::new(&chain, &[], &[], 1.0) });
+        let by_rows = ByRows(ActionRequest { backward: true, ..ActionRequest::new(&chain, &[], &[], 1.0) });
         let (rates, scale) = (lane.alloc("rates", count + 1)?, lane.alloc("a factor", 1)?);
         let forward = Placed::new(lane, &chain, &rates, &scale)?;
         let backward = Placed::new(lane, &by_rows, &rates, &scale)?;
@@ -178,7 +178,7 @@ impl DeviceChain {
         order.iter().zip(0..).for_each(|(&k, entry)| entries[k as usize] = entry);
         let entries = lane.alloc_with("entries of rates", &entries)?;
         let weights: Vec<f64> = forward.lengths.iter().map(|&length| f64::from(length) + 3.0).collect();
-        let structure = Structure::new(lane, &numbered)?;
+        let structure = RateStructure::new(lane, &numbered)?;
         let scanned = lane.alloc("a scan of rows", 3 * n)?;
         let arrays = (lane.alloc_with("the order of rates", &order)?, lane.alloc_with("weights", &weights)?);
         let args = row_scan::Args {
@@ -254,7 +254,7 @@ impl DeviceChain {
         memory: Option<u64>,
         observer: &mut dyn Progress,
     ) -> Result<(Adjoint, Buffer<f64>)> {
-        let task = Task { initial, functionals, options, memory };
+        let task = AdjointTask { initial, functionals, options, memory };
         task.check(&Rated { chain: self, rates: OnceLock::new() })?;
         let (lane, count) = (self.lane(), self.entries.len());
         let Some(found) = self.scan(rates)? else {

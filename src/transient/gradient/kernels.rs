@@ -29,7 +29,7 @@ pub(super) const STEPS: usize = 8;
 const ROWS: usize = 1024;
 
 /// Some elements of a vector, and of its copy.
-struct Store<'a, T> {
+struct AdjointStore<'a, T> {
     /// Weights and values to add.
     added: &'a [(T, &'a [T])],
     /// Index of the first element.
@@ -38,7 +38,7 @@ struct Store<'a, T> {
     all: &'a mut [T],
 }
 
-impl<T: Real> Body for Store<'_, T> {
+impl<T: Real> Body for AdjointStore<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         for (weight, values) in self.added {
@@ -57,11 +57,11 @@ fn adjoint_store<T: Real>(_: &Call<'_>, p: adjoint_store::Params, b: adjoint_sto
     let added: Vec<_> = added.into_iter().filter(|(weight, _)| *weight != T::ZERO).collect();
     let all = b.all[step % p.slots as usize * rows..][..rows].par_chunks_mut(ROWS);
     let blocks = b.x[..rows].par_chunks_mut(ROWS).zip(all).enumerate();
-    blocks.for_each(|(k, (x, all))| dispatch(Store { added: &added, first: k * ROWS, x, all }));
+    blocks.for_each(|(k, (x, all))| dispatch(AdjointStore { added: &added, first: k * ROWS, x, all }));
 }
 
 /// Rows of a matrix from `first` on, and the derivatives of their entries.
-struct Terms<'a, T> {
+struct DerivativeRows<'a, T> {
     first: usize,
     starts: &'a [u32],
     columns: &'a [u32],
@@ -70,7 +70,7 @@ struct Terms<'a, T> {
     derivatives: &'a mut [T],
 }
 
-impl<T: Real> Body for Terms<'_, T> {
+impl<T: Real> Body for DerivativeRows<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let Self { first, starts, columns, x, b, derivatives } = self;
@@ -113,7 +113,7 @@ fn rate_derivatives<T: Real>(
         let (from, to) = (starts[0] as usize, starts[starts.len() - 1] as usize);
         let (derivatives, after) = std::mem::take(&mut rest).split_at_mut(to - from);
         rest = after;
-        Terms { first, starts, columns: &b.columns[from..to], x: &x, b: &vectors, derivatives }
+        DerivativeRows { first, starts, columns: &b.columns[from..to], x: &x, b: &vectors, derivatives }
     });
     blocks.collect::<Vec<_>>().into_par_iter().for_each(dispatch);
 }

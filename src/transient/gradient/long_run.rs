@@ -7,7 +7,7 @@ use super::{Parameter, check_parameter};
 use crate::numerics::double_double::UNIT;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
-use crate::transient::backward::values::System;
+use crate::transient::backward::values::TransientSystem;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::multilevel::Values;
 use crate::transient::rate_derivative::{others, signed_sum};
@@ -47,7 +47,7 @@ pub(in crate::transient) fn check_rates(
 /// `rewards` has db for each of the first parameters, if b depends on it. The requested error is at
 /// most ε times the largest derivative, or ε times `scale` if that is larger.
 pub(in crate::transient) fn of_values(
-    system: &mut System<'_>,
+    system: &mut TransientSystem<'_>,
     values: &[FromStates],
     (parameters, rewards): (&[Parameter], &[Option<&[f64]>]),
     (epsilon, scale): (f64, f64),

@@ -19,10 +19,10 @@ use std::sync::atomic::AtomicU64;
 
 use super::chain::scan::statistics;
 use super::chain::statistics::MatrixStatistics;
-use super::columns::{self, Action, Derivatives, End, Request, Weighting};
+use super::columns::{self, Action, ActionRequest, DerivativeColumns, EarlyEnd, Weighting};
 use super::numerics::poisson::{Weights, Window};
 use super::problem::{Options, Problem, check};
-use super::rate_derivative::{Change, others, signed_sum};
+use super::rate_derivative::{GeneratorDerivative, others, signed_sum};
 pub use super::solution::Bounded;
 use crate::kernel::Precision;
 use crate::lane::expect_memory;
@@ -127,36 +127,36 @@ pub fn forward(
         format!("derivatives of {n} states at {} times", problem.times.len())
     })?;
     let start = problem.initial.rounding() + problem.mass_error;
-    let mut norms = vec![Norms { step: statistics.step, start, ..Norms::default() }];
+    let mut norms = vec![DerivativeNorms { step: statistics.step, start, ..DerivativeNorms::default() }];
     let mut changes = Vec::new();
     for Parameter { rates, initial, .. } in parameters {
-        let Change { entries, norm, rounding } = Change::new(rates, &statistics);
+        let GeneratorDerivative { entries, norm, rounding } = GeneratorDerivative::new(rates, &statistics);
         let initial = initial.iter().flatten().map(|v| v.abs()).sum();
-        norms.push(Norms { change: norm, rounding, initial, ..norms[0] });
+        norms.push(DerivativeNorms { change: norm, rounding, initial, ..norms[0] });
         changes.push(entries);
     }
-    let most = |of: fn(&Norms) -> f64| norms.iter().map(of).fold(0.0, f64::max);
+    let most = |of: fn(&DerivativeNorms) -> f64| norms.iter().map(of).fold(0.0, f64::max);
     let (largest, initial) = (most(|norms| norms.change) / holding, most(|norms| norms.initial));
     // Bounds multiply the omitted mass by the norm of a derivative, and for integrals by the time.
     let share = |time: f64| {
         let norm = (initial + largest * time).max(1.0) * if integrals { time.max(1.0) } else { 1.0 };
         (0.125 * options.epsilon / norm).max(1e-290)
     };
-    let due = |&time: &f64| Due::new(&statistics, time, share(time));
-    let due: Vec<Due> = problem.times.iter().map(due).collect::<Result<_>>()?;
+    let due = |&time: &f64| PoissonTime::new(&statistics, time, share(time));
+    let due: Vec<PoissonTime> = problem.times.iter().map(due).collect::<Result<_>>()?;
     let block = block(problem, parameters)?;
-    let request = Request::new(problem.transitions, &block, problem.times, options.epsilon);
+    let request = ActionRequest::new(problem.transitions, &block, problem.times, options.epsilon);
     let sum = |index: usize| {
         let (due, kind) = (&due[index / kinds], index % kinds);
         let (whole, weights) = ([1.0, due.lambda][kind], due.weights[kind].clone());
-        columns::Due::of_weights(index, due.lambda, due.right, whole, weights)
+        columns::WeightedTime::of_weights(index, due.lambda, due.right, whole, weights)
     };
     let sums = (0..kinds * due.len()).map(sum).collect();
-    let bound = |sum: usize, column: usize, end: Option<&End>| {
-        let bounds = if column == 0 { Norms::probabilities } else { Norms::derivative };
+    let bound = |sum: usize, column: usize, end: Option<&EarlyEnd>| {
+        let bounds = if column == 0 { DerivativeNorms::probabilities } else { DerivativeNorms::derivative };
         bounds(&norms[column], &due[sum / kinds], holding, end)[sum % kinds]
     };
-    let by = Derivatives { entries: &changes, bound: &bound, steps: AtomicU64::new(0) };
+    let by = DerivativeColumns { entries: &changes, bound: &bound, steps: AtomicU64::new(0) };
     let mut sums = columns::derivatives(request, statistics, &by, sums, machine, observer)?.into_iter();
     let mut of_kind = |kind: usize| {
         let Action { values, bounds } = sums.next().expect("a sum for each of the dues");
@@ -167,7 +167,7 @@ pub fn forward(
         };
         (vector(0), (1..count).map(vector).collect())
     };
-    let time = |due: &Due| {
+    let time = |due: &PoissonTime| {
         let (probabilities, derivatives) = of_kind(0);
         let integrals = integrals.then(|| of_kind(1));
         TimeGradient { probabilities, truncation: due.omitted[0], derivatives, integrals }
@@ -266,7 +266,7 @@ fn check_parameter(parameter: &Parameter, n: usize) -> Result<()> {
 
 /// A requested time with its Poisson window.
 #[derive(Debug)]
-struct Due {
+struct PoissonTime {
     time: f64,
     /// Mean λ = αt of the Poisson distribution.
     lambda: f64,
@@ -282,7 +282,7 @@ struct Due {
     weights: [Weighting; 2],
 }
 
-impl Due {
+impl PoissonTime {
     /// Determines the window of a finite time, whose omitted mass is at most `epsilon`.
     fn new(statistics: &MatrixStatistics<f64>, time: f64, epsilon: f64) -> Result<Self> {
         let lambda = if time > 0.0 { statistics.lambda(time)? } else { 0.0 };
@@ -326,7 +326,7 @@ impl Due {
 
 /// Norms and rounding errors that determine the bounds of x and of a derivative.
 #[derive(Debug, Clone, Copy, Default)]
-struct Norms {
+struct DerivativeNorms {
     /// Bound of the rounding error of a step x ↦ xP for ‖x‖ ≤ 1.
     step: f64,
     /// Bound of the l1 error of π(0).
@@ -339,9 +339,9 @@ struct Norms {
     initial: f64,
 }
 
-impl Norms {
+impl DerivativeNorms {
     /// Bounds the l1 errors of dπ(t)/dθ and of its integral; `holding` is 1/α.
-    fn derivative(&self, due: &Due, holding: f64, end: Option<&End>) -> [f64; 2] {
+    fn derivative(&self, due: &PoissonTime, holding: f64, end: Option<&EarlyEnd>) -> [f64; 2] {
         let Self { step, start, change, rounding, initial } = *self;
         let (lambda, right) = end.map_or((due.lambda, due.right as f64), |end| (end.k as f64, end.k as f64));
         // ‖y_k‖ ≤ initial + k change, weighted with the Poisson probabilities and at the last term.
@@ -355,7 +355,7 @@ impl Norms {
         let steps = growth * (lambda * linear + 0.5 * lambda * lambda * square);
         let drift = due.drift() * (2.0 * (initial + due.lambda * change) + change) + 2.0 * f64::MIN_POSITIVE;
         // Last changes bound those of the J = (N − k)⁺ omitted steps; `pairs` bounds E J (J − 1).
-        let ended = end.map_or(0.0, |&End { k, excess, changes: [x, y] }| {
+        let ended = end.map_or(0.0, |&EarlyEnd { k, excess, changes: [x, y] }| {
             let (k, noise) = (k as f64, 1.001 * step);
             let pairs = (due.lambda * excess).min((due.lambda - k).max(0.0) * excess + k);
             let next = y + 1.001 * (s * (last + steps) + rounding) + change * (x + start + noise * k);
@@ -372,7 +372,7 @@ impl Norms {
     }
 
     /// Bounds the l1 errors of π(t) and of its integral; `holding` is 1/α.
-    fn probabilities(&self, due: &Due, holding: f64, end: Option<&End>) -> [f64; 2] {
+    fn probabilities(&self, due: &PoissonTime, holding: f64, end: Option<&EarlyEnd>) -> [f64; 2] {
         let (noise, taken) = (1.001 * self.step, end.map_or(due.lambda, |end| end.k as f64));
         let steps = self.start + noise * taken;
         let (moved, ended) =

@@ -8,7 +8,7 @@ use super::*;
 use crate::lane::{DeviceSpec, OpenOptions};
 use crate::numerics::double_word::DoubleWord;
 use crate::transient::chain::csr::Csr;
-use crate::transient::scaling_squaring::Dense;
+use crate::transient::scaling_squaring::DoubleDoubleMatrix;
 use crate::transient::{Initial, TransitionList, solve};
 
 /// Groups entries by row.
@@ -17,7 +17,7 @@ fn csr(rows: usize, columns: usize, entries: &[(u32, u32, f64)]) -> CsrMatrix {
 }
 
 /// Chain with derivatives of its rates, and rewards.
-struct Case {
+struct TestChain {
     n: usize,
     rates: CsrMatrix,
     parameters: Vec<Parameter>,
@@ -25,7 +25,7 @@ struct Case {
     rewards: Vec<f64>,
 }
 
-impl Case {
+impl TestChain {
     /// Makes a random chain with rates over `decades` powers of ten.
     ///
     /// Some rates are 0 and have derivatives that are not 0.
@@ -76,7 +76,7 @@ impl Case {
         let norm = (0..n).map(|i| size(&self.rates, i) + size(derivatives, i) + 4.0).fold(0.0, f64::max);
         let squarings = (norm * time).log2().ceil().max(-7.0) as i32 + 7;
         let h = DoubleWord::from(time * f64::from(-squarings).exp2());
-        let mut block = Dense::zero(m);
+        let mut block = DoubleDoubleMatrix::zero(m);
         let mut add = |row: usize, column: usize, value: f64| {
             let place = &mut block.values[row * m + column];
             *place = *place + DoubleWord::from(value) * h;
@@ -144,14 +144,14 @@ fn errors_of_derivatives_and_integrals_are_within_their_bounds() {
         [(1, 1, 0.0, 1), (2, 1, 0.0, 2), (3, 3, 1.0, 3), (20, 8, 2.0, 4), (60, 2, 1.0, 5), (12, 1, 5.0, 6)]
     {
         // Rounding grows with the square of αt, which is 10⁴ for the stiffest chain.
-        expect_bounds(&Case::random(n, parameters, decades, seed), &TIMES, &machines, 1e-6, seed);
+        expect_bounds(&TestChain::random(n, parameters, decades, seed), &TIMES, &machines, 1e-6, seed);
     }
 }
 
 /// Compares errors with their bounds, which must be below `most`.
 ///
 /// Returns the largest share of its steps, αt, that a run took.
-fn expect_bounds(case: &Case, times: &[f64], machines: &[(&str, Machine)], most: f64, seed: u64) -> f64 {
+fn expect_bounds(case: &TestChain, times: &[f64], machines: &[(&str, Machine)], most: f64, seed: u64) -> f64 {
     let (chain, initial) = (case.chain(), Initial::Distribution(case.p.clone()));
     let (problem, count) = (Problem::new(&chain, &initial, times), case.parameters.len());
     let exact: Vec<Vec<_>> =
@@ -195,7 +195,7 @@ fn runs_end_early_within_their_bounds() {
     for seed in 0..240 {
         let (kind, turn) = (seed as usize % 4, seed as usize / 4);
         let n = 3 + turn % 4;
-        let mut case = Case::random(n, [1, 2, 1, 4, 1, 7][turn % 6], 1.0, 100 + seed);
+        let mut case = TestChain::random(n, [1, 2, 1, 4, 1, 7][turn % 6], 1.0, 100 + seed);
         let weak = 10f64.powi(-1 - turn as i32 % 8);
         // Random, nearly decomposable, nearly periodic and absorbing chains.
         let factor = |i: u32, j: u32| match kind {
@@ -226,7 +226,7 @@ fn derivatives_by_the_unit_of_time_are_those_by_time() {
 fn expect_derivatives_by_time(count: usize) {
     // With rates θQ, dπ(t)/dθ = t π(t) Q at θ = 1.
     let (n, time) = (3000, 2.5);
-    let mut case = Case::random(n, count, 1.0, 7);
+    let mut case = TestChain::random(n, count, 1.0, 7);
     for (k, parameter) in case.parameters.iter_mut().enumerate() {
         let share = case.rates.entries().filter(|(i, j, _)| (i + j) as usize % count == k);
         (parameter.rates, parameter.initial) = (csr(n, n, &share.collect::<Vec<_>>()), None);
@@ -270,7 +270,7 @@ fn expect_derivatives_by_time(count: usize) {
 fn derivatives_by_every_rate_agree_with_those_of_parameters() {
     let machines = machines();
     for (n, decades, seed) in [(2, 0.0, 12), (20, 2.0, 14), (60, 1.0, 15), (12, 5.0, 16)] {
-        let case = Case::random(n, 2, decades, seed);
+        let case = TestChain::random(n, 2, decades, seed);
         let initial = Initial::Distribution(case.p.clone());
         for (times, accumulated) in
             [(&TIMES[2..3], false), (&TIMES[1..], false), (&TIMES[2..3], true), (&TIMES[..1], true)]
@@ -292,7 +292,7 @@ fn derivatives_by_every_rate_agree_with_those_of_parameters() {
 }
 
 /// Compares derivatives by every rate with those by the parameters of a case.
-fn expect_adjoint(case: &Case, times: &[f64], accumulated: bool, found: &Adjoint, what: &str) {
+fn expect_adjoint(case: &TestChain, times: &[f64], accumulated: bool, found: &Adjoint, what: &str) {
     let largest = case.rewards.iter().fold(0.0f64, |most, r| r.abs().max(most));
     for (k, parameter) in case.parameters.iter().enumerate() {
         let what = format!("{what}, {k}");
@@ -356,7 +356,7 @@ fn invalid_derivatives_are_named() {
 fn a_device_chain_has_the_bits_of_single_runs() {
     let options = Options::default();
     for (n, last, seed) in [(1, 3.0, 1), (2, 3.0, 2), (40, 2e4, 3), (3000, 5.0, 4)] {
-        let case = Case::random(n, 0, 1.0, seed);
+        let case = TestChain::random(n, 0, 1.0, seed);
         let mut rng = Rng::with_seed(seed);
         let mut listed: Vec<_> = case.rates.entries().map(|(i, j, _)| (i, j)).collect();
         rng.shuffle(&mut listed);

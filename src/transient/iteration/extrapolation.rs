@@ -12,7 +12,7 @@
 use super::quasi_stationary::{EarlyTermination, Shares};
 use super::{Iteration, Which};
 use crate::kernel::{Number, Precision};
-use crate::numerics::double_double::Exact;
+use crate::numerics::double_double::CompensatedSum;
 use crate::parallel::*;
 use crate::transient::chain::recurrent_classes::last_classes;
 use crate::transient::context::{Context, total};
@@ -218,10 +218,10 @@ impl<T: Number> Extrapolation<'_, T> {
         observer: &mut dyn Progress,
     ) -> Result<Refinement> {
         let number = |(state, &sum)| match self.class_of(state) {
-            Some(_) => Exact { sum, lost: 0.0 },
-            None => Exact::default(),
+            Some(_) => CompensatedSum { sum, lost: 0.0 },
+            None => CompensatedSum::default(),
         };
-        let mut vector: Vec<Exact> = self.x.iter().enumerate().map(number).collect();
+        let mut vector: Vec<CompensatedSum> = self.x.iter().enumerate().map(number).collect();
         let mut current = self.residual_of(&vector, terminations.len());
         let mut found = Refinement::default();
         let steps = (steps / CORRECTIONS).clamp(64, MOST_STEPS);
@@ -300,8 +300,8 @@ impl<T: Number> Extrapolation<'_, T> {
     /// Bounds the l1 distance of a vector to the iterate that it replaces.
     ///
     /// The distance includes the rounding of the vector to nonnegative doubles for the result.
-    fn shift(&self, vector: &[Exact]) -> f64 {
-        let distance = |(state, (q, x)): (usize, (&Exact, &f64))| {
+    fn shift(&self, vector: &[CompensatedSum]) -> f64 {
+        let distance = |(state, (q, x)): (usize, (&CompensatedSum, &f64))| {
             let mut moved = *q;
             moved.add(-x);
             if self.absorbing(state) { 0.0 } else { moved.value().abs() + (-q.value()).max(0.0) }
@@ -311,13 +311,13 @@ impl<T: Number> Extrapolation<'_, T> {
     }
 
     /// Lists the nonzero flows into absorbing states (state, class, flow), in scaled rates.
-    fn absorbed_flows(&self, vector: &[Exact], classes: usize) -> Vec<(usize, usize, f64)> {
+    fn absorbed_flows(&self, vector: &[CompensatedSum], classes: usize) -> Vec<(usize, usize, f64)> {
         let (n, scale, transitions) =
             (vector.len(), self.context.statistics.scale, self.context.problem.transitions);
         let received = |row: &mut Vec<(u32, f64)>, chunk: usize| {
             let mut all: Vec<(usize, usize, f64)> = Vec::new();
             for state in (chunk * ROWS..n.min((chunk + 1) * ROWS)).filter(|&state| self.absorbing(state)) {
-                let mut sums = vec![Exact::default(); classes];
+                let mut sums = vec![CompensatedSum::default(); classes];
                 for &(from, rate) in transitions.entering(state, row).iter() {
                     if let Some(class) = self.class_of(from as usize) {
                         let q = vector[from as usize];
@@ -334,11 +334,12 @@ impl<T: Number> Extrapolation<'_, T> {
         chunks.map_init(Vec::new, received).collect::<Vec<_>>().into_iter().flatten().collect()
     }
 
-    fn residual_of(&self, vector: &[Exact], classes: usize) -> ClassResidual {
+    fn residual_of(&self, vector: &[CompensatedSum], classes: usize) -> ClassResidual {
         let (statistics, transitions) = (&self.context.statistics, self.context.problem.transitions);
         let (scale, inverse_alpha) = (statistics.scale, statistics.inverse_alpha.wide());
         let (n, mut flow) = (vector.len(), Vec::new());
-        let (mut flows, mut masses) = (vec![Exact::default(); classes], vec![Exact::default(); classes]);
+        let (mut flows, mut masses) =
+            (vec![CompensatedSum::default(); classes], vec![CompensatedSum::default(); classes]);
         if !statistics.non_absorbing.all() {
             flow = vec![vec![0.0; n]; classes];
             for (state, class, value) in self.absorbed_flows(vector, classes) {
@@ -352,7 +353,7 @@ impl<T: Number> Extrapolation<'_, T> {
                 masses[class].add(q.lost);
             }
         }
-        let decay = |(flow, mass): (&Exact, &Exact)| match mass.value() > 0.0 {
+        let decay = |(flow, mass): (&CompensatedSum, &CompensatedSum)| match mass.value() > 0.0 {
             true => (flow.value() / mass.value()).clamp(0.0, 0.5 / inverse_alpha),
             false => 0.0,
         };
@@ -362,8 +363,8 @@ impl<T: Number> Extrapolation<'_, T> {
             let mut defects = vec![0.0; classes];
             for (state, residual) in (chunk * ROWS..).zip(residual) {
                 let Some(class) = self.class_of(state) else { continue };
-                let (mut sum, mut all, mut terms) = (Exact::default(), 0.0, 0);
-                let mut add = |q: Exact, factor: f64| {
+                let (mut sum, mut all, mut terms) = (CompensatedSum::default(), 0.0, 0);
+                let mut add = |q: CompensatedSum, factor: f64| {
                     sum.add_product(q.sum, factor);
                     sum.add_product(q.lost, factor);
                     all += (q.sum.abs() + q.lost.abs()) * factor.abs();
@@ -400,12 +401,12 @@ impl<T: Number> Extrapolation<'_, T> {
 /// Computes q + `factor` Σ_{i<N} r P^i, with the matrix P of the iteration.
 fn correct<T: Number>(
     iteration: &mut Iteration<'_, T>,
-    vector: &[Exact],
+    vector: &[CompensatedSum],
     residual: &[f64],
     factor: f64,
     steps: u64,
     observer: &mut dyn Progress,
-) -> Result<Vec<Exact>> {
+) -> Result<Vec<CompensatedSum>> {
     // The residual is scaled to norm 1, to avoid underflow.
     let size = residual.iter().map(|r| r.abs()).sum::<f64>().max(f64::MIN_POSITIVE);
     let begin: Vec<f64> = residual.iter().map(|r| r / size).collect();
@@ -416,7 +417,7 @@ fn correct<T: Number>(
     iteration.weigh(&mut target, 0, &vec![1.0; steps as usize], 1.0)?;
     iteration.advance(steps, &[&target], observer)?;
     let sum = iteration.downloaded(&target.acc, Vec::new())?;
-    let corrected = |(q, e): (&Exact, &f64)| {
+    let corrected = |(q, e): (&CompensatedSum, &f64)| {
         let mut q = *q;
         q.add(size * factor * e);
         q

@@ -1,9 +1,9 @@
 //! Steps of an iteration that are performed together with those of other chains.
 
-use super::{Iteration, Target, within};
+use super::{IterateSum, Iteration, within};
 use crate::kernel::Number;
 use crate::lane::Buffer;
-use crate::transient::lockstep::{Leg, Member, WeightedSum};
+use crate::transient::lockstep::{GroupMember, Leg, WeightedSum};
 use crate::{Progress, Result};
 
 impl<T: Number> Iteration<'_, T> {
@@ -13,9 +13,9 @@ impl<T: Number> Iteration<'_, T> {
     /// one row per step.
     pub(super) fn advance_in_lockstep(
         &mut self,
-        member: &Member,
+        member: &GroupMember,
         to: u64,
-        targets: &[&Target<T>],
+        targets: &[&IterateSum<T>],
         observer: &mut dyn Progress,
     ) -> Result<Vec<f64>> {
         assert!(!self.normed && !self.recurrence, "a group takes plain steps");
@@ -32,7 +32,7 @@ impl<T: Number> Iteration<'_, T> {
         };
         let (n, from) = (part.rows.len(), self.k);
         let targets: Vec<_> = targets.iter().filter(|target| !target.acc.parts.is_empty()).collect();
-        let sum = |target: &&&Target<T>| {
+        let sum = |target: &&&IterateSum<T>| {
             let window = within(&target.held, &(from..to));
             let weights = match window.is_empty() {
                 true => Vec::new(),

@@ -17,9 +17,9 @@ use crate::lane::{Arg, Buffer, HostArray, Lane, Launch, Program};
 use crate::parallel::{at_once, *};
 use crate::sparse::BLOCK;
 use crate::transient::context::total;
-use crate::transient::exchange::parts::Parts;
+use crate::transient::exchange::parts::ChainParts;
 use crate::transient::numerics::fixed_point::beginning;
-use crate::transient::step::chunk::{Part, Sum};
+use crate::transient::step::chunk::{LanePart, StepSum};
 use crate::transient::step::stages::Stage;
 use crate::transient::step::vector_kernels::{
     ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS, accumulate, block_defect,
@@ -44,7 +44,7 @@ const REWARD_ELEMENTS: usize = 1 << 22;
 
 /// A weighted sum of iterates under construction: Σ w_k x_k.
 #[derive(Debug)]
-pub struct Target<T> {
+pub struct IterateSum<T> {
     /// For each lane: 1/α, then the weights of the steps in `held`.
     scalars: Vec<Buffer<T>>,
     pub(crate) acc: Accumulators<T>,
@@ -87,7 +87,7 @@ pub(super) enum Observed<'b, T> {
 /// Iteration of a chain on its lanes, with memory for weighted sums, rewards and norms.
 pub struct Iteration<'a, T> {
     pub(crate) lanes: &'a [Lane],
-    pub(super) parts: &'a Parts<T>,
+    pub(super) parts: &'a ChainParts<T>,
     inverse_alpha: T,
     /// For each reward the values of this rank's rows, and the power of two that scales them.
     values: Vec<(&'a [f64], f64)>,
@@ -118,7 +118,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     /// `rewards` are pairs of values and the power of two that scales them.
     pub fn new(
         lanes: &'a [Lane],
-        parts: &'a Parts<T>,
+        parts: &'a ChainParts<T>,
         inverse_alpha: T,
         rewards: &[(&'a [f64], f64)],
         progress: (u64, u64),
@@ -134,7 +134,7 @@ impl<'a, T: Number> Iteration<'a, T> {
             vectors.push(own);
         }
         let per_part = |elements: usize| -> Result<Vec<Buffer<T>>> {
-            let alloc = |p: &Part<T>| {
+            let alloc = |p: &LanePart<T>| {
                 let blocks = p.rows.len().div_ceil(BLOCK);
                 lanes[p.lane].alloc("partial sums", (blocks * elements).max(blocks))
             };
@@ -241,12 +241,12 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     /// Creates a sum with capacity for `weights` weights at a time, and clears its accumulators.
-    pub fn target(&self, weights: usize, acc: Accumulators<T>) -> Result<Target<T>> {
+    pub fn target(&self, weights: usize, acc: Accumulators<T>) -> Result<IterateSum<T>> {
         for (acc, part) in acc.parts.iter().zip(&self.parts.parts) {
             self.lanes[part.lane].clear(acc)?;
         }
         let scalars = self.lanes.iter().map(|lane| lane.alloc("Poisson weights", weights + 1));
-        Ok(Target { scalars: scalars.collect::<Result<_>>()?, acc, held: 0..0 })
+        Ok(IterateSum { scalars: scalars.collect::<Result<_>>()?, acc, held: 0..0 })
     }
 
     /// Allocates an accumulator for each part.
@@ -266,12 +266,12 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Allocates a vector on the lanes, with one array for each part.
     pub(super) fn vector(&self, what: &str) -> Result<Vec<Buffer<T>>> {
-        let alloc = |p: &Part<T>| self.lanes[p.lane].alloc(what, p.computed.len());
+        let alloc = |p: &LanePart<T>| self.lanes[p.lane].alloc(what, p.computed.len());
         self.parts.parts.iter().map(alloc).collect()
     }
 
     /// Sets the weights of a sum for the steps from `first` on, divided by `divisor`.
-    pub fn weigh(&self, target: &mut Target<T>, first: u64, weights: &[f64], divisor: f64) -> Result<()> {
+    pub fn weigh(&self, target: &mut IterateSum<T>, first: u64, weights: &[f64], divisor: f64) -> Result<()> {
         let mut scalars = Vec::with_capacity(weights.len() + 1);
         scalars.push(self.inverse_alpha);
         scalars.extend(weights.iter().map(|w| T::of(w / divisor)));
@@ -289,7 +289,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     pub fn advance(
         &mut self,
         to: u64,
-        targets: &[&Target<T>],
+        targets: &[&IterateSum<T>],
         observer: &mut dyn Progress,
     ) -> Result<Vec<f64>> {
         let (from, count) = (self.k, to - self.k);
@@ -337,7 +337,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         }
     }
 
-    fn small(&self, targets: &[&Target<T>]) -> bool {
+    fn small(&self, targets: &[&IterateSum<T>]) -> bool {
         let [part] = &self.parts.parts[..] else { return false };
         if !self.parts.closed() {
             return false;
@@ -347,7 +347,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     /// Prepares the kernel that takes [`SMALL_STEPS`] steps; returns it and its number of launches.
-    fn small_launch(&self, to: u64, target: Option<&Target<T>>) -> Result<(Launch, u64)> {
+    fn small_launch(&self, to: u64, target: Option<&IterateSum<T>>) -> Result<(Launch, u64)> {
         let part = &self.parts.parts[0];
         let ([slices, columns, values], _) = part.chunks[0].hyb().expect("small chains are stored in HYB");
         let (scalars, acc, held) = self.fused(target, 0);
@@ -367,7 +367,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     /// Returns weights, accumulator and weighted steps of the sum fused into the step kernel.
-    fn fused<'b>(&'b self, target: Option<&'b Target<T>>, part: usize) -> (Arg<'b>, Arg<'b>, Range<u64>) {
+    fn fused<'b>(&'b self, target: Option<&'b IterateSum<T>>, part: usize) -> (Arg<'b>, Arg<'b>, Range<u64>) {
         let lane = self.parts.parts[part].lane;
         match target {
             Some(t) if !t.acc.parts.is_empty() => {
@@ -385,7 +385,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     fn step_launches(
         &self,
         lane: usize,
-        targets: &[&Target<T>],
+        targets: &[&IterateSum<T>],
         source: usize,
         steps: Range<u64>,
         stage: &Stage,
@@ -395,7 +395,7 @@ impl<'a, T: Number> Iteration<'a, T> {
             // Rows that are computed for remote ranks alone are computed again, and added then.
             let target = targets.first().copied().filter(|_| *stage != Stage::SendRows);
             let (scalars, acc, held) = self.fused(target, p);
-            let sum = Sum {
+            let sum = StepSum {
                 scalars,
                 acc,
                 window: within(&held, &steps),
@@ -416,7 +416,7 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     fn accumulate(
         &self,
-        target: &Target<T>,
+        target: &IterateSum<T>,
         part: usize,
         source: usize,
         steps: &Range<u64>,
@@ -509,7 +509,7 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Downloads `count` values for each block of 256 rows of each part.
     fn block_values(&self, of: &[Buffer<T>], count: usize) -> Result<Vec<Vec<T>>> {
-        let values = |(part, out): (&Part<T>, &Buffer<T>)| {
+        let values = |(part, out): (&LanePart<T>, &Buffer<T>)| {
             let mut values = vec![T::ZERO; count * part.rows.len().div_ceil(BLOCK)];
             self.lanes[part.lane].download(out, 0, &mut values)?;
             Ok(values)
@@ -528,7 +528,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     /// Adds one of the last two iterates to a sum, times the stored weight of step k.
-    pub(crate) fn add(&self, target: &Target<T>, which: Which) -> Result<()> {
+    pub(crate) fn add(&self, target: &IterateSum<T>, which: Which) -> Result<()> {
         if target.acc.parts.is_empty() {
             return Ok(());
         }
@@ -589,14 +589,14 @@ impl<'a, T: Number> Iteration<'a, T> {
     /// Returns the only part if the chain is small and its device is not the host.
     ///
     /// Then copying two vectors to the host takes less time than compiling another kernel.
-    fn far_and_small(&self) -> Option<&'a Part<T>> {
+    fn far_and_small(&self) -> Option<&'a LanePart<T>> {
         let [part] = &self.parts.parts[..] else { return None };
         let far = !self.lanes[part.lane].device().on_host_cores();
         (far && part.rows.len() <= SWEEP_ROWS).then_some(part)
     }
 
     /// Computes [`Self::defect_of`] on the host, with bitwise identical results.
-    fn defect_on_host(&self, part: &Part<T>, factor: f64, y: Which, x: Which) -> Result<f64> {
+    fn defect_on_host(&self, part: &LanePart<T>, factor: f64, y: Which, x: Which) -> Result<f64> {
         let (lane, rows) = (&self.lanes[part.lane], part.rows.len());
         let copy = |which: Which| -> Result<Vec<T>> {
             let mut values = vec![T::ZERO; rows];
@@ -629,7 +629,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     fn block_sums<'b, A: Arguments<Arg<'b>, Params = block_sum::Params>>(
         &'b self,
         kernel: &'static Kernel,
-        args: impl Fn(&'b Part<T>, Arg<'b>) -> A,
+        args: impl Fn(&'b LanePart<T>, Arg<'b>) -> A,
     ) -> Result<f64> {
         self.each_part(|p| {
             let part = &self.parts.parts[p];
@@ -655,7 +655,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         if host.is_empty() {
             *host = touched(self.parts.rows.len());
         }
-        self.collect_into(host, &acc.parts.iter().collect::<Vec<_>>(), Part::ghosts, false)?;
+        self.collect_into(host, &acc.parts.iter().collect::<Vec<_>>(), LanePart::ghosts, false)?;
         Ok(host)
     }
 
@@ -679,7 +679,8 @@ impl<'a, T: Number> Iteration<'a, T> {
     /// Returns accumulators as a checkpoint stores them, like [`Self::snapshot`].
     pub(crate) fn snapshot_sum(&self, acc: &Accumulators<T>) -> Result<Vec<f64>> {
         let mut all = touched(self.parts.rows.len());
-        self.collect_into(&mut all, &acc.parts.iter().collect::<Vec<_>>(), Part::ghosts, true).map(|()| all)
+        self.collect_into(&mut all, &acc.parts.iter().collect::<Vec<_>>(), LanePart::ghosts, true)
+            .map(|()| all)
     }
 
     /// Copies x_k to the host, in the order of states.
@@ -703,7 +704,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         &self,
         all: &mut [f64],
         arrays: &[&Buffer<T>],
-        offset: fn(&Part<T>) -> usize,
+        offset: fn(&LanePart<T>) -> usize,
         kept: bool,
     ) -> Result<()> {
         let mut rest = all;
@@ -712,7 +713,7 @@ impl<'a, T: Number> Iteration<'a, T> {
             let own = rest.split_off_mut(..part.rows.len()).expect("as many as all parts have");
             shares[part.lane].push((part, array, own));
         }
-        let copy = |(part, buffer, own): (&Part<T>, &Buffer<T>, &mut [f64])| -> Result<()> {
+        let copy = |(part, buffer, own): (&LanePart<T>, &Buffer<T>, &mut [f64])| -> Result<()> {
             let (lane, offset) = (&self.lanes[part.lane], offset(part));
             if T::PRECISION == Precision::F64 || (T::PRECISION == Precision::Q64 && kept) {
                 return lane.download(buffer, offset, bytemuck::cast_slice_mut::<_, T>(own));
@@ -736,7 +737,7 @@ pub(super) fn touched(len: usize) -> Vec<f64> {
 }
 
 /// Returns the number of steps with rewards after which the host collects the partial sums.
-fn reward_steps<T: Number>(parts: &Parts<T>, rewards: usize) -> u64 {
+fn reward_steps<T: Number>(parts: &ChainParts<T>, rewards: usize) -> u64 {
     (REWARD_ELEMENTS / (parts.blocks * rewards).max(1)).clamp(1, 4096) as u64
 }
 

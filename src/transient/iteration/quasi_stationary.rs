@@ -9,7 +9,7 @@
 //! one state of each closed class. `docs/certificate.md` has the proofs.
 
 use super::Iteration;
-use super::schedule::{ErrorBudget, Planned};
+use super::schedule::{ErrorBudget, PlannedTime};
 use crate::Result;
 use crate::kernel::{Number, Precision};
 use crate::transient::numerics::poisson::{deviance, expected_excess};
@@ -128,7 +128,7 @@ impl EarlyTermination {
     /// Returns true if termination here gives a time's result within ε, or as close as possible.
     ///
     /// Rounding may make ε unreachable. `step` bounds the rounding of a step.
-    pub(crate) fn serves(&self, time: &Planned, step: f64) -> bool {
+    pub(crate) fn serves(&self, time: &PlannedTime, step: f64) -> bool {
         let amplification = self.amplification(time.due.lambda);
         let error = self.defect * amplification;
         let passed = step * time.due.lambda.min(self.step as f64);
@@ -141,7 +141,7 @@ impl EarlyTermination {
 
     /// Returns the [`Shares`] from Poisson weights; beyond a window's last term R they count N as R
     /// + 1.
-    pub(crate) fn shares(&self, time: &Planned) -> Shares {
+    pub(crate) fn shares(&self, time: &PlannedTime) -> Shares {
         let Some(weights) = time.weights.as_ref().filter(|_| !time.is_averaged()) else {
             return self.mean_shares(time.due.lambda);
         };
@@ -188,7 +188,7 @@ impl EarlyTermination {
     }
 }
 
-impl Planned {
+impl PlannedTime {
     /// Returns true if closed forms over all N replace the weights after early termination.
     ///
     /// Not in discrete time, where N is known. Otherwise there are two conditions:

@@ -2,14 +2,14 @@
 
 use crate::kernel::Number;
 use crate::transient::checkpoint::TimeProgress;
-use crate::transient::context::{Context, Due, windows};
+use crate::transient::context::{Context, DueTime, windows};
 use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::solution::Stopped;
 
 /// A requested time with its window and weights.
 #[derive(Debug)]
-pub(crate) struct Planned {
-    pub(crate) due: Due,
+pub(crate) struct PlannedTime {
+    pub(crate) due: DueTime,
     /// Requested error bound ε.
     pub(crate) epsilon: f64,
     /// Window: the first and the last step whose Poisson terms are summed.
@@ -43,9 +43,9 @@ pub(crate) struct ErrorBudget {
     pub(crate) rounded: f64,
 }
 
-impl Planned {
+impl PlannedTime {
     /// Plans a time that has no weights yet.
-    pub(crate) fn new<T: Number>(context: &Context<'_, T>, due: Due) -> Self {
+    pub(crate) fn new<T: Number>(context: &Context<'_, T>, due: DueTime) -> Self {
         let (statistics, epsilon, lambda) = (&context.statistics, context.options.epsilon, due.lambda);
         let (window, steady_allowance) = windows(statistics, epsilon, lambda);
         let budget = |(terms, speed): (u64, f64), weights: f64, truncation: f64| {

@@ -5,7 +5,7 @@ use crate::lane::{Buffer, Launch};
 use crate::sparse::BLOCK;
 use crate::transient::chain::statistics::scale_of;
 use crate::transient::iteration::{Accumulators, Iteration, Observed, Which};
-use crate::transient::step::chunk::Part;
+use crate::transient::step::chunk::LanePart;
 use crate::transient::step::vector_kernels::{ADD, COMBINE, SCALE, add, combine, scale};
 use crate::{Error, Progress, Result};
 
@@ -71,7 +71,7 @@ impl<'a, T: Number> Basis<'a, T> {
     /// Allocates up to `most` vectors in the lanes' memory; `step` bounds the rounding of a
     /// product.
     pub(crate) fn new(iteration: Iteration<'a, T>, most: usize, states: usize, step: f64) -> Result<Self> {
-        let partials = |part: &Part<T>| {
+        let partials = |part: &LanePart<T>| {
             let blocks = part.rows.len().div_ceil(BLOCK);
             iteration.lanes[part.lane].alloc("sums by blocks", (blocks * (most + 1)).max(1))
         };

@@ -9,13 +9,13 @@
 use super::arnoldi::{Basis, Recurrence};
 use super::projected_ode::Projected;
 use crate::kernel::Number;
-use crate::numerics::double_double::Exact;
-use crate::transient::context::{Context, Due, scaled, unscaled, vector_capacity};
+use crate::numerics::double_double::CompensatedSum;
+use crate::transient::context::{Context, DueTime, scaled, unscaled, vector_capacity};
 use crate::transient::cost_model::{Costs, MOST_VECTORS};
 use crate::transient::iteration::extrapolation::Extrapolation;
 use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares};
 use crate::transient::iteration::{Accumulators, Iteration, Which};
-use crate::transient::session::Session;
+use crate::transient::session::RunSession;
 use crate::transient::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
 use crate::{Invalid, Result};
 
@@ -32,7 +32,7 @@ const SHORT: f64 = 4.0 * MOST_VECTORS as f64;
 /// A requested time that is not reached yet.
 #[derive(Clone, Copy)]
 struct OpenTime {
-    due: Due,
+    due: DueTime,
     /// Requested bound: ε, or more if rounding makes ε unreachable.
     goal: f64,
     /// Part of the error bound at the start: initial vector, and the rounding of λ = αt.
@@ -42,7 +42,7 @@ struct OpenTime {
 }
 
 impl OpenTime {
-    fn new<T: Number>(context: &Context<'_, T>, due: Due) -> Self {
+    fn new<T: Number>(context: &Context<'_, T>, due: DueTime) -> Self {
         let fixed = context.statistics.rounding(due.lambda, 0, 0) + context.initial_error;
         let rounds = context.statistics.step * due.lambda + fixed;
         Self { due, goal: context.options.epsilon, fixed, rounds }
@@ -67,7 +67,7 @@ impl OpenTime {
 
 /// Time αt as an unevaluated sum of two doubles.
 #[derive(Debug, Clone, Copy, Default)]
-struct ExactTime(Exact);
+struct ExactTime(CompensatedSum);
 
 impl ExactTime {
     /// Returns the time, rounded to a double.
@@ -77,8 +77,8 @@ impl ExactTime {
 
     fn advance(&mut self, by: f64) {
         self.0.add(by);
-        let Exact { sum, lost } = self.0;
-        self.0 = Exact { sum: sum + lost, lost: lost - ((sum + lost) - sum) };
+        let CompensatedSum { sum, lost } = self.0;
+        self.0 = CompensatedSum { sum: sum + lost, lost: lost - ((sum + lost) - sum) };
     }
 
     /// Returns the duration from this time to `time`, with an error of at most four ulps.
@@ -146,8 +146,8 @@ pub(crate) fn run<T: Number>(
     context: &Context<'_, T>,
     strict: bool,
     budget: Option<Budget>,
-    times: &[Due],
-    session: &mut Session<'_, '_>,
+    times: &[DueTime],
+    session: &mut RunSession<'_, '_>,
 ) -> Result<Expansion> {
     let long = times.iter().filter(|due| due.lambda > SHORT);
     let mut open: Vec<OpenTime> = long.map(|&due| OpenTime::new(context, due)).collect();
@@ -260,7 +260,7 @@ impl<'a, T: Number> KrylovRun<'a, T> {
     }
 
     /// Computes results for all open times; returns the reason if some are given up.
-    fn solve(&mut self, budget: Option<Budget>, session: &mut Session<'_, '_>) -> Result<Option<String>> {
+    fn solve(&mut self, budget: Option<Budget>, session: &mut RunSession<'_, '_>) -> Result<Option<String>> {
         let capacity = self.basis.capacity();
         if capacity < FEWEST {
             return Ok(Some(format!(
@@ -336,7 +336,7 @@ impl<'a, T: Number> KrylovRun<'a, T> {
 
     /// Advances in one Krylov space and delivers the times reached; false if its bound is too
     /// large.
-    fn advance(&mut self, recurrence: &Recurrence, session: &mut Session<'_, '_>) -> Result<bool> {
+    fn advance(&mut self, recurrence: &Recurrence, session: &mut RunSession<'_, '_>) -> Result<bool> {
         let last = self.open.last().map_or(0.0, |open| open.due.lambda);
         let budget = self.open.iter().map(OpenTime::error_budget).fold(f64::INFINITY, f64::min);
         let (now, wanted) = (self.now, self.now.until(last));
@@ -423,7 +423,7 @@ impl<'a, T: Number> KrylovRun<'a, T> {
     /// Delivers the result of the first open time.
     fn deliver(
         &mut self,
-        session: &mut Session<'_, '_>,
+        session: &mut RunSession<'_, '_>,
         result: TimeResult,
         vector: impl for<'b> FnOnce(&'b Self, &'b mut Vec<f64>) -> Result<&'b [f64]>,
     ) -> Result<()> {
@@ -440,7 +440,7 @@ impl<'a, T: Number> KrylovRun<'a, T> {
     /// Ends all open times by early termination after the first of the last two iterates.
     ///
     /// Returns false if that is not enough even when refined; the iterate is then the newest again.
-    fn finish(&mut self, candidate: Candidate, session: &mut Session<'_, '_>) -> Result<bool> {
+    fn finish(&mut self, candidate: TerminationCandidate, session: &mut RunSession<'_, '_>) -> Result<bool> {
         let mut extrapolated = Extrapolation::new(self.context, &self.basis.iteration)?;
         let (mut terminations, mut shift) = ([candidate.termination], 0.0);
         if !candidate.serves {
@@ -521,7 +521,7 @@ fn corrections(now: ExactTime, terms: u64) -> u64 {
 }
 
 /// Possible early termination of the Krylov method.
-struct Candidate {
+struct TerminationCandidate {
     termination: EarlyTermination,
     /// True if early termination serves all open times; false if only a refinement may.
     serves: bool,
@@ -537,11 +537,11 @@ fn candidate_for<T: Number>(
     now: ExactTime,
     spent: f64,
     refines: bool,
-) -> Result<Option<Candidate>> {
+) -> Result<Option<TerminationCandidate>> {
     let termination = EarlyTermination::after_last(iteration, context.statistics.step)?;
     let all = |termination: &EarlyTermination| open.iter().all(|open| open.serves(termination, now, spent));
     if all(&termination) {
-        return Ok(Some(Candidate { termination, serves: true }));
+        return Ok(Some(TerminationCandidate { termination, serves: true }));
     }
     // Its rounding is too large. Corrections reduce a defect d to about d², and move the vector by
     // at most d per step.
@@ -550,7 +550,7 @@ fn candidate_for<T: Number>(
     let hopeful = refines
         && !all(&EarlyTermination { defect: 0.0, ..termination })
         && open.iter().all(|open| open.serves(&squared, now, moved));
-    Ok(hopeful.then_some(Candidate { termination, serves: false }))
+    Ok(hopeful.then_some(TerminationCandidate { termination, serves: false }))
 }
 
 #[cfg(test)]

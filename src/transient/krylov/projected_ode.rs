@@ -8,13 +8,13 @@
 use std::sync::LazyLock;
 
 use super::arnoldi::Recurrence;
-use crate::numerics::double_double::{Exact, UNIT};
+use crate::numerics::double_double::{CompensatedSum, UNIT};
 
 /// Degree of the polynomials.
 const DEGREE: usize = 16;
 /// Number of coefficients of a polynomial.
 const TERMS: usize = DEGREE + 1;
-/// Number of grid steps per [`Piece`]; the interpolation points are grid points.
+/// Number of grid steps per [`LocalPolynomial`]; the interpolation points are grid points.
 const GRID: f64 = 128.0;
 /// Number of bits of the largest distance in grid steps between interpolation points.
 const BITS: usize = 4;
@@ -67,7 +67,7 @@ static FROM_VALUES: LazyLock<Vec<[f64; TERMS]>> = LazyLock::new(|| {
 
 /// Polynomial that approximates the solution û of the projected equation on an interval.
 #[derive(Debug, Clone)]
-pub(crate) struct Piece {
+pub(crate) struct LocalPolynomial {
     /// Start of the interval in units of 1/α.
     pub(crate) from: f64,
     /// Length of the interval in units of 1/α.
@@ -77,12 +77,12 @@ pub(crate) struct Piece {
     /// Value of each component at the end of the interval.
     end: Vec<f64>,
     /// Accumulated error from time 0 to the end of this piece.
-    pub(crate) error: Error,
+    pub(crate) error: OdeError,
 }
 
 /// Accumulated l1 error of an approximation y = V û (V: Krylov basis).
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Error {
+pub(crate) struct OdeError {
     /// Truncation error of the Krylov space.
     pub(crate) truncation: f64,
     /// Upper bound of the l1 error of V û from rounding and from the defect û' − H û.
@@ -91,14 +91,14 @@ pub(crate) struct Error {
     pub(crate) rounding: f64,
 }
 
-impl Error {
+impl OdeError {
     pub(crate) fn total(self) -> f64 {
         self.truncation + self.rounding
     }
 }
 
 /// Values of the solution û of the projected equation at a time.
-pub(crate) struct Values {
+pub(crate) struct OdeValues {
     /// Coefficients û of the basis vectors at the time.
     pub(crate) at: Vec<f64>,
     /// Integral of these coefficients û from 0 to the time, which accumulated rewards need.
@@ -117,7 +117,7 @@ pub(super) struct Projected<'a> {
     first: f64,
     /// e^{hH} − I for h = first/GRID and its multiples by powers of two, column by column.
     steps: Vec<Vec<f64>>,
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<LocalPolynomial>,
 }
 
 impl<'a> Projected<'a> {
@@ -164,13 +164,13 @@ impl<'a> Projected<'a> {
         self.pieces.last().map_or(0.0, |piece| piece.from + piece.length)
     }
 
-    pub(crate) fn error(&self) -> Error {
-        self.pieces.last().map_or(Error::default(), |piece| piece.error)
+    pub(crate) fn error(&self) -> OdeError {
+        self.pieces.last().map_or(OdeError::default(), |piece| piece.error)
     }
 
     /// Appends polynomial pieces up to the time `wanted`, as long as `allowed(error, time)` is
     /// true.
-    pub(crate) fn extend(&mut self, wanted: f64, allowed: impl Fn(Error, f64) -> bool) {
+    pub(crate) fn extend(&mut self, wanted: f64, allowed: impl Fn(OdeError, f64) -> bool) {
         let (mut level, mut grows_at) = (0, 0.0);
         while self.end() < wanted {
             let piece = self.piece(level);
@@ -197,7 +197,7 @@ impl<'a> Projected<'a> {
     /// Computes the polynomial that continues û after the last piece, without adding it.
     ///
     /// Its interval is as long as the shortest one, `first`, times 2^`level`.
-    fn piece(&mut self, level: usize) -> Piece {
+    fn piece(&mut self, level: usize) -> LocalPolynomial {
         self.step(level + BITS - 1);
         let (m, from, length) = (self.m, self.end(), self.length(level));
         let begin = match self.pieces.last() {
@@ -220,14 +220,14 @@ impl<'a> Projected<'a> {
         };
         let mut terms: Vec<Vec<f64>> = FROM_VALUES.iter().map(term).collect();
         terms[0].iter_mut().zip(&begin).for_each(|(t, b)| *t += b);
-        let mut piece = Piece { from, length, terms, end: Vec::new(), error: self.error() };
+        let mut piece = LocalPolynomial { from, length, terms, end: Vec::new(), error: self.error() };
         piece.end = (0..m).map(|i| piece.at_end(i, 1.0).sum).collect();
         self.account(&mut piece);
         piece
     }
 
     /// Adds the error of V û over a piece to the piece's accumulated error.
-    fn account(&self, piece: &mut Piece) {
+    fn account(&self, piece: &mut LocalPolynomial) {
         let (m, recurrence) = (self.m, self.recurrence);
         let (mut residual, mut rounding, mut last) = (0.0, 0.0, 0.0);
         let slopes = piece.slopes();
@@ -255,7 +255,7 @@ impl<'a> Projected<'a> {
                 let (row, term) = (&row[from..], &term[from..]);
                 let all = row.iter().zip(term).fold(slope[i].abs(), |all, (h, c)| all + (h * c).abs());
                 defect += if n < EXACT {
-                    let mut sum = Exact { sum: slope[i], lost: 0.0 };
+                    let mut sum = CompensatedSum { sum: slope[i], lost: 0.0 };
                     row.iter().zip(term).for_each(|(h, c)| sum.add_product(-h, *c));
                     sum.magnitude(MOST_TERMS, all)
                 } else {
@@ -278,7 +278,7 @@ impl<'a> Projected<'a> {
     }
 
     /// Evaluates û at a time that is known to an error of `doubt`.
-    pub(crate) fn values(&self, time: f64, doubt: f64) -> Values {
+    pub(crate) fn values(&self, time: f64, doubt: f64) -> OdeValues {
         let place = self.pieces.partition_point(|piece| piece.from + piece.length < time);
         let piece = &self.pieces[place.min(self.pieces.len() - 1)];
         let (mut at, mut until) = (vec![0.0; self.m], vec![0.0; self.m]);
@@ -297,14 +297,14 @@ impl<'a> Projected<'a> {
             let slope: f64 = slopes.iter().map(|slope| slope[i].abs()).sum();
             rounding += self.recurrence.norms[i] * (10.0 * UNIT * unit + 1.01 * doubt * slope);
         }
-        Values { at, until, rounding: MARGIN * rounding }
+        OdeValues { at, until, rounding: MARGIN * rounding }
     }
 }
 
-impl Piece {
+impl LocalPolynomial {
     /// Returns component `component` of û at the end (`side` = 1) or the start (`side` = −1).
-    fn at_end(&self, component: usize, side: f64) -> Exact {
-        let mut sum = Exact::default();
+    fn at_end(&self, component: usize, side: f64) -> CompensatedSum {
+        let mut sum = CompensatedSum::default();
         let mut sign = 1.0;
         for term in &self.terms {
             sum.add(sign * term[component]);

@@ -76,13 +76,13 @@ pub fn in_lockstep<R: Send>(count: usize, states: usize, work: impl Fn(usize) ->
     if workers < 2 || cfg!(target_family = "wasm") || pool::is_member() {
         return (0..count).map(work).collect();
     }
-    let group = Arc::new(Group { state: Mutex::default(), changed: Condvar::new() });
+    let group = Arc::new(ThreadGroup { state: Mutex::default(), changed: Condvar::new() });
     lock(&group.state).active = workers;
     let results: Vec<Mutex<Option<R>>> = (0..count).map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let at_hand = AtHand::now();
     let serve = || {
-        let _worker = Worker::enter(&group);
+        let _worker = GroupThread::enter(&group);
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(result) = results.get(index) else { break };
@@ -108,19 +108,19 @@ pub fn in_lockstep<R: Send>(count: usize, states: usize, work: impl Fn(usize) ->
 
 thread_local! {
     /// Group of this thread; `None` outside of [`in_lockstep`].
-    static GROUP: RefCell<Option<Arc<Group>>> = const { RefCell::new(None) };
+    static GROUP: RefCell<Option<Arc<ThreadGroup>>> = const { RefCell::new(None) };
 }
 
 /// Threads of one call of [`in_lockstep`].
 #[derive(Debug)]
-struct Group {
-    state: Mutex<State>,
+struct ThreadGroup {
+    state: Mutex<GroupState>,
     /// Condition variable, notified after steps of legs and when a worker ends.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GroupState {
     /// Number of workers that do not wait for steps; at 0, one of them performs the steps.
     active: usize,
     /// Stacks of runs, one per pattern of transitions.
@@ -129,7 +129,7 @@ struct State {
     next: u64,
 }
 
-impl Group {
+impl ThreadGroup {
     fn leave(&self, workers: usize) {
         lock(&self.state).active -= workers;
         self.changed.notify_all();
@@ -137,17 +137,17 @@ impl Group {
 }
 
 /// Membership of a thread in a group; ends on drop.
-struct Worker {
-    before: Option<Arc<Group>>,
+struct GroupThread {
+    before: Option<Arc<ThreadGroup>>,
 }
 
-impl Worker {
-    fn enter(group: &Arc<Group>) -> Self {
+impl GroupThread {
+    fn enter(group: &Arc<ThreadGroup>) -> Self {
         Self { before: GROUP.replace(Some(Arc::clone(group))) }
     }
 }
 
-impl Drop for Worker {
+impl Drop for GroupThread {
     fn drop(&mut self) {
         if let Some(group) = GROUP.replace(self.before.take()) {
             group.leave(1);
@@ -157,14 +157,14 @@ impl Drop for Worker {
 
 /// Membership of a run in a group, which performs its steps; ends on drop.
 #[derive(Debug)]
-pub(crate) struct Member {
-    group: Arc<Group>,
+pub(crate) struct GroupMember {
+    group: Arc<ThreadGroup>,
     lane: Lane,
     stack: u64,
     slot: usize,
 }
 
-impl Member {
+impl GroupMember {
     /// Adds a run to the group of this thread.
     ///
     /// `None` if there is no group, or if the run cannot take its steps with others (see
@@ -230,13 +230,13 @@ impl Member {
     }
 }
 
-impl Drop for Member {
+impl Drop for GroupMember {
     fn drop(&mut self) {
         lock(&self.group.state).stack(self.stack).free(self.slot);
     }
 }
 
-impl State {
+impl GroupState {
     fn stack(&mut self, number: u64) -> &mut Stack {
         self.stacks.iter_mut().find(|stack| stack.number == number).expect("a stack with runs is kept")
     }

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 
 use crate::kernel::Number;
 use crate::kernel::cpu::interleaved::{ClassifiedEntries, GROUP};
-use crate::sparse::{Layout, SLICE};
+use crate::sparse::{HybLayout, SLICE};
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
@@ -39,7 +39,7 @@ impl Pattern {
     ) -> Option<(Self, Vec<f64>)> {
         let (states, lengths) = (transitions.states(), &statistics.lengths);
         // The ELL widths determine the order of additions in a row.
-        let Layout { widths, tails: longer } = Layout::new(lengths, T::PRECISION.bytes());
+        let HybLayout { widths, tails: longer } = HybLayout::new(lengths, T::PRECISION.bytes());
         let width = |row: usize| widths[row / SLICE];
         let (mut groups, mut padded) = (vec![0], 0);
         for (group, lengths) in lengths.chunks(GROUP).enumerate() {
@@ -90,14 +90,14 @@ impl Pattern {
 
 /// Classes of entries: within each chain, all entries of a class have equal rates.
 #[derive(Debug)]
-pub(super) struct Classes {
+pub(super) struct EntryClasses {
     /// Column and class of each entry.
     pub(super) of: ClassifiedEntries,
     /// Index of one entry of each class.
     entries: Vec<u32>,
 }
 
-impl Classes {
+impl EntryClasses {
     /// Creates a single class with all entries, which have the given columns.
     pub(super) fn new(columns: &[u32]) -> Self {
         Self { of: ClassifiedEntries::new(columns), entries: vec![0] }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::pattern::{Classes, Pattern};
+use super::pattern::{EntryClasses, Pattern};
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::interleaved::{ClassifiedEntries, GROUP};
 use crate::kernel::cpu::simd::{Body, dispatch, fused};
@@ -55,8 +55,8 @@ impl WeightedSum {
 
 /// Run of a stack.
 #[derive(Debug)]
-struct Slot {
-    /// Rates of the run's chain, one per class of [`Classes`].
+struct StackedRun {
+    /// Rates of the run's chain, one per class of [`EntryClasses`].
     rates: Vec<f64>,
     leg: Option<Leg>,
     waits: bool,
@@ -71,8 +71,8 @@ struct Slot {
 pub(super) struct Stack {
     pub(super) number: u64,
     pub(super) pattern: Pattern,
-    classes: Classes,
-    slots: Vec<Option<Slot>>,
+    classes: EntryClasses,
+    slots: Vec<Option<StackedRun>>,
     vectors: Vectors,
 }
 
@@ -124,14 +124,14 @@ impl Vectors {
     /// The second one is used if `both` is true. `weights` is empty if nothing is added.
     fn step<const W: usize>(
         &mut self,
-        (pattern, classes): (&Pattern, &Classes),
+        (pattern, classes): (&Pattern, &EntryClasses),
         inverse_alpha: [f64; W],
         weights: &[[[f64; W]; 2]],
         both: bool,
     ) {
         let [first, second] = &mut self.x;
         let (x, y) = if self.now == 0 { (first, second) } else { (second, first) };
-        let shared = Shared {
+        let shared = StepInputs {
             pattern,
             entries: &classes.of,
             table: self.table.as_chunks().0,
@@ -149,7 +149,7 @@ impl Vectors {
         let partials = partials.par_chunks_mut(self.rewards.max(1));
         let blocks = y.par_chunks_mut(BLOCK).zip(sums).zip(partials).enumerate();
         blocks.for_each(|(block, ((y, sums), partials))| {
-            dispatch(Rows { shared: &shared, first: block * BLOCK, y, sums, partials });
+            dispatch(OutputRows { shared: &shared, first: block * BLOCK, y, sums, partials });
         });
         self.now = 1 - self.now;
     }
@@ -157,7 +157,7 @@ impl Vectors {
 
 impl Stack {
     pub(super) fn new(number: u64, pattern: Pattern) -> Self {
-        let (classes, vectors) = (Classes::new(&pattern.columns), Vectors::new(0, 0, 1, 0));
+        let (classes, vectors) = (EntryClasses::new(&pattern.columns), Vectors::new(0, 0, 1, 0));
         Self { number, classes, pattern, slots: Vec::new(), vectors }
     }
 
@@ -179,7 +179,7 @@ impl Stack {
         if self.classes.count() != classes {
             self.vectors.columns.fill(None);
         }
-        let slot = Slot { rates, leg: None, waits: false, column: None, inside: false };
+        let slot = StackedRun { rates, leg: None, waits: false, column: None, inside: false };
         let free = self.slots.iter().position(Option::is_none);
         let at = free.unwrap_or(self.slots.len());
         self.slots.resize_with(self.slots.len().max(at + 1), || None);
@@ -193,7 +193,7 @@ impl Stack {
         self.vectors.columns.iter_mut().filter(|of| **of == Some(slot)).for_each(|of| *of = None);
     }
 
-    fn slot(&mut self, slot: usize) -> &mut Slot {
+    fn slot(&mut self, slot: usize) -> &mut StackedRun {
         self.slots[slot].as_mut().expect("a run keeps its slot")
     }
 
@@ -279,7 +279,7 @@ impl Stack {
     ///
     /// Allocates new vectors if `width` differs or more sums or rewards are needed.
     fn arrange(&mut self, width: usize) {
-        let most = |of: fn(&Leg) -> usize, slots: &[Option<Slot>]| {
+        let most = |of: fn(&Leg) -> usize, slots: &[Option<StackedRun>]| {
             let waiting = slots.iter().flatten().filter(|slot| slot.waits);
             waiting.filter_map(|slot| slot.leg.as_ref()).map(of).max().unwrap_or(0)
         };
@@ -353,7 +353,7 @@ impl Stack {
 }
 
 /// Returns the columns and legs of waiting runs.
-fn legs(slots: &mut [Option<Slot>]) -> Vec<(usize, &mut Leg)> {
+fn legs(slots: &mut [Option<StackedRun>]) -> Vec<(usize, &mut Leg)> {
     let waiting = slots.iter_mut().flatten().filter(|slot| slot.waits);
     waiting.filter_map(|slot| Some((slot.column?, slot.leg.as_mut()?))).collect()
 }
@@ -376,7 +376,7 @@ fn take(from: &[f64], (stride, column): (usize, usize), to: &mut [f64]) {
 }
 
 /// Inputs of a step, shared by all blocks of rows.
-struct Shared<'a, const W: usize> {
+struct StepInputs<'a, const W: usize> {
     pattern: &'a Pattern,
     entries: &'a ClassifiedEntries,
     table: &'a [[f64; W]],
@@ -393,8 +393,8 @@ struct Shared<'a, const W: usize> {
 }
 
 /// Outputs of a step for a block of rows, from row `first`.
-struct Rows<'a, const W: usize> {
-    shared: &'a Shared<'a, W>,
+struct OutputRows<'a, const W: usize> {
+    shared: &'a StepInputs<'a, W>,
     first: usize,
     y: &'a mut [[f64; W]],
     sums: &'a mut [[f64; W]],
@@ -408,10 +408,10 @@ fn plus<const W: usize, const LEVEL: u8>(a: &[f64; W], b: &[f64; W], s: &[f64; W
     array(|c| fma::<f64, LEVEL>(a[c], b[c], s[c]))
 }
 
-impl<const W: usize> Body for Rows<'_, W> {
+impl<const W: usize> Body for OutputRows<'_, W> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let Shared { pattern, entries, table, x, ref values, inverse_alpha, weights, sums, both } =
+        let StepInputs { pattern, entries, table, x, ref values, inverse_alpha, weights, sums, both } =
             *self.shared;
         let rows = self.first..self.first + self.y.len();
         let tails = !pattern.tails(rows.clone()).is_empty();

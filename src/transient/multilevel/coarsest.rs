@@ -1,7 +1,7 @@
 //! Direct solution on the coarsest level: elimination without subtractions.
 
 use super::element::Element;
-use super::subchain::{Direction, Links};
+use super::subchain::{Equation, SetTransitions};
 
 /// Maximum number of states to eliminate; larger levels are solved by sweeps.
 const MOST: usize = 1500;
@@ -10,7 +10,7 @@ pub(super) const SWEEPS: usize = 16;
 
 /// An eliminated generator: w_ij += w_ik w_kj / S_k for states k from the last to the first.
 pub(super) struct Coarsest {
-    links: std::sync::Arc<Links>,
+    links: std::sync::Arc<SetTransitions>,
     n: usize,
     /// Rates w, row by row; empty without elimination.
     rates: Vec<f64>,
@@ -19,7 +19,7 @@ pub(super) struct Coarsest {
 }
 
 impl Coarsest {
-    pub(super) fn new(links: &std::sync::Arc<Links>) -> Self {
+    pub(super) fn new(links: &std::sync::Arc<SetTransitions>) -> Self {
         let n = links.states();
         if n > MOST {
             return Self { links: links.clone(), n, rates: Vec::new(), sums: Vec::new() };
@@ -54,7 +54,7 @@ impl Coarsest {
             return None;
         }
         if f.iter().any(|f| *f > 0.0) {
-            return Some(self.solve(Direction::Forward, f));
+            return Some(self.solve(Equation::Forward, f));
         }
         let mut x = vec![1.0; self.n];
         for k in (0..self.n).filter(|&k| self.sums[k] > 0.0) {
@@ -65,7 +65,7 @@ impl Coarsest {
     }
 
     /// Solves −Qe = r or −eQ = r; elimination sets e_k = 0 if state k has no rates left, S_k = 0.
-    pub(super) fn solve<E: Element>(&self, direction: Direction, r: &[E]) -> Vec<E> {
+    pub(super) fn solve<E: Element>(&self, direction: Equation, r: &[E]) -> Vec<E> {
         let n = self.n;
         let mut e = vec![E::all(0.0); n];
         if self.rates.len() < n * n {
@@ -75,8 +75,8 @@ impl Coarsest {
             return e;
         }
         let rate = |i: usize, j: usize| match direction {
-            Direction::Forward => self.rates[j * n + i],
-            Direction::Backward => self.rates[i * n + j],
+            Equation::Forward => self.rates[j * n + i],
+            Equation::Backward => self.rates[i * n + j],
         };
         let mut r = r.to_vec();
         for k in (0..n).rev().filter(|&k| self.sums[k] > 0.0) {

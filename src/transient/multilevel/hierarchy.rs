@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use super::coarsest::{Coarsest, SWEEPS};
 use super::element::Element;
-use super::subchain::{Direction, LEAST, Links, ROWS, Sums, by_rows, subtract, sum_rows};
+use super::subchain::{Equation, LEAST, ROWS, SetTransitions, Sums, by_rows, subtract, sum_rows};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::memory::zeroed;
@@ -49,7 +49,7 @@ const WISHING: usize = 1 << 10;
 
 /// A level of the hierarchy: a chain, its aggregates, and its approximate solution.
 struct HierarchyLevel {
-    links: Arc<Links>,
+    links: Arc<SetTransitions>,
     /// Approximate solution x of xQ = −f; all elements are above 0.
     x: Vec<f64>,
     /// The vector f of the equation xQ = −f.
@@ -101,7 +101,7 @@ pub(super) struct Hierarchy {
 impl Hierarchy {
     /// Builds levels for x and improves x by multiplicative cycles; `check` may end the work.
     pub(super) fn new(
-        links: Arc<Links>,
+        links: Arc<SetTransitions>,
         x: Vec<f64>,
         source: Arc<[f64]>,
         (cycles, strength): (usize, Strength),
@@ -130,15 +130,15 @@ impl Hierarchy {
         self.levels.truncate(1);
     }
 
-    /// Applies [`Links::keep`] to each level; returns the links of the finest level.
-    pub(super) fn keep(&mut self, direction: Option<Direction>) -> Arc<Links> {
+    /// Applies [`SetTransitions::keep`] to each level; returns those of the finest level.
+    pub(super) fn keep(&mut self, direction: Option<Equation>) -> Arc<SetTransitions> {
         let own = self.levels.iter_mut().filter_map(|level| Arc::get_mut(&mut level.links));
         own.for_each(|links| links.keep(direction));
         self.levels[0].links.clone()
     }
 
     /// Returns an approximate solution e of −Qe = r or −eQ = r, by one additive cycle.
-    pub(super) fn correction<E: Element>(&self, direction: Direction, r: &[E]) -> Vec<E> {
+    pub(super) fn correction<E: Element>(&self, direction: Equation, r: &[E]) -> Vec<E> {
         self.cycle(0, direction, r)
     }
 
@@ -148,9 +148,9 @@ impl Hierarchy {
     pub(super) fn coarse_solution(&self, r: &[f64]) -> Vec<f64> {
         let (mut r, last) = (r.to_vec(), self.levels.len() - 1);
         for level in &self.levels[..last] {
-            r = level.restrict(Direction::Backward, &r);
+            r = level.restrict(Equation::Backward, &r);
         }
-        let mut e = self.coarsest.solve(Direction::Backward, &r);
+        let mut e = self.coarsest.solve(Equation::Backward, &r);
         for level in self.levels[..last].iter().rev() {
             e = level.aggregate.iter().map(|&from| e[from as usize]).collect();
         }
@@ -158,11 +158,11 @@ impl Hierarchy {
     }
 
     /// Returns the inner product in which residuals of a direction are minimized.
-    pub(super) fn product<E: Element>(&self, direction: Direction, a: &[E], b: &[E]) -> E {
+    pub(super) fn product<E: Element>(&self, direction: Equation, a: &[E], b: &[E]) -> E {
         self.levels[0].product(direction, a, b)
     }
 
-    fn cycle<E: Element>(&self, at: usize, direction: Direction, r: &[E]) -> Vec<E> {
+    fn cycle<E: Element>(&self, at: usize, direction: Equation, r: &[E]) -> Vec<E> {
         let level = &self.levels[at];
         if at + 1 == self.levels.len() {
             return self.coarsest.solve(direction, r);
@@ -177,7 +177,7 @@ impl Hierarchy {
         }
         let coarse_r = level.restrict(direction, &left);
         drop(left);
-        let forward = direction == Direction::Forward;
+        let forward = direction == Equation::Forward;
         // With aggregates of two states, two steps on each level take as much work per level.
         let twice = self.strength.pairings > 1 || self.strength.sweeps > 1 || at % 2 == 1;
         let coarse_e = match twice && at + 2 < self.levels.len() {
@@ -196,7 +196,7 @@ impl Hierarchy {
     }
 
     /// Takes up to two minimal-residual steps, each preconditioned by a cycle.
-    fn two_steps<E: Element>(&self, at: usize, direction: Direction, r: &[E]) -> Vec<E> {
+    fn two_steps<E: Element>(&self, at: usize, direction: Equation, r: &[E]) -> Vec<E> {
         let level = &self.levels[at];
         let product = |a: &[E], b: &[E]| level.product(direction, a, b);
         let image = |e: &[E]| {
@@ -327,7 +327,7 @@ impl Joining<'_> {
     /// Preferred partners have no pair yet. Missing partners are [`FREE`].
     fn wishes(&self, i: usize, sums: &mut Sums, paired: &[u32]) -> ([u32; WISHES], u32) {
         let (links, x, own_x) = (&*self.level.links, &self.level.x, self.x[i]);
-        let [out, into] = [Direction::Backward, Direction::Forward].map(|way| links.matrix(way));
+        let [out, into] = [Equation::Backward, Equation::Forward].map(|way| links.matrix(way));
         let members = self.members.row(i).0;
         let by_rows_alone = links.is_by_rows();
         let rates = |&state: &u32| {
@@ -368,7 +368,7 @@ impl Joining<'_> {
 }
 
 impl HierarchyLevel {
-    fn new(links: Arc<Links>, x: Vec<f64>, source: Arc<[f64]>) -> Self {
+    fn new(links: Arc<SetTransitions>, x: Vec<f64>, source: Arc<[f64]>) -> Self {
         let members = members(&[], 0);
         Self { links, x, source, aggregate: Vec::new(), members, share: Vec::new(), top: 0.0 }
     }
@@ -386,13 +386,13 @@ impl HierarchyLevel {
         self.x.par_iter_mut().with_min_len(ROWS).for_each(|x| *x = (*x * factor).max(LEAST));
     }
 
-    fn product<E: Element>(&self, direction: Direction, a: &[E], b: &[E]) -> E {
+    fn product<E: Element>(&self, direction: Equation, a: &[E], b: &[E]) -> E {
         match direction {
-            Direction::Forward => {
+            Equation::Forward => {
                 let floor = NORM_FLOOR * self.top;
                 sum_rows(a.len(), |i| a[i] * b[i] * E::all(self.top / self.x[i].max(floor)))
             }
-            Direction::Backward => sum_rows(a.len(), |i| a[i] * b[i]),
+            Equation::Backward => sum_rows(a.len(), |i| a[i] * b[i]),
         }
     }
 
@@ -400,11 +400,11 @@ impl HierarchyLevel {
     ///
     /// It is the sum over the aggregate for forward equations, else the mean weighted with the
     /// shares.
-    fn restrict<E: Element>(&self, direction: Direction, r: &[E]) -> Vec<E> {
+    fn restrict<E: Element>(&self, direction: Equation, r: &[E]) -> Vec<E> {
         let mut coarse = zeroed(self.members.rows());
         let of = |i: &u32| match direction {
-            Direction::Forward => r[*i as usize],
-            Direction::Backward => E::all(self.share[*i as usize]) * r[*i as usize],
+            Equation::Forward => r[*i as usize],
+            Equation::Backward => E::all(self.share[*i as usize]) * r[*i as usize],
         };
         by_rows(&mut coarse, |own| self.members.row(own).0.iter().map(of).sum());
         coarse
@@ -440,7 +440,7 @@ impl HierarchyLevel {
         let mut exit = zeroed(n);
         by_rows(&mut exit, |own| {
             let leaves = |&i: &u32| {
-                let (to, rate) = self.links.matrix(Direction::Backward).row(i as usize);
+                let (to, rate) = self.links.matrix(Equation::Backward).row(i as usize);
                 let beyond = to.iter().zip(rate).filter(|(j, _)| aggregate[**j as usize] as usize != own);
                 let rate = self.links.kill[i as usize] + beyond.map(|(_, rate)| rate).sum::<f64>();
                 self.x[i as usize] / x[own] * rate
@@ -515,7 +515,7 @@ impl HierarchyLevel {
             values.copy_from_slice(&part.2);
         });
         let out = CsrMatrix::of_rows(count, starts, column, value);
-        let links = Arc::new(Links::new(out, kill, !self.links.is_by_rows()));
+        let links = Arc::new(SetTransitions::new(out, kill, !self.links.is_by_rows()));
         Self::new(links, x, source.into())
     }
 

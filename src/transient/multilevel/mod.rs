@@ -21,16 +21,16 @@ mod subchain;
 #[cfg(test)]
 mod tests;
 
-use solver::{HittingTimes, Solver, TIGHTER};
+use solver::{HittingTimes, MultilevelSolver, TIGHTER};
 pub(super) use subchain::near_order;
-use subchain::{Direction, Pair, ROWS, Subchain, copied, largest, sum_rows};
+use subchain::{Equation, Pair, ROWS, Subchain, copied, largest, sum_rows};
 
-use super::chain::recurrent_classes::{Classes, is_one_class};
+use super::chain::recurrent_classes::{ClosedClasses, is_one_class};
 use super::chain::transitions::{Transitions, places};
 use super::envelope::Envelope;
 use super::rate_derivative::others;
 use super::solution::Bounded;
-use crate::numerics::double_double::{Exact, UNIT};
+use crate::numerics::double_double::{CompensatedSum, UNIT};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::util::memory::zeroed;
@@ -65,14 +65,14 @@ pub(super) fn limit(
         let place = places(n, &states);
         let found = Stationary::new(transitions, states, &place, epsilon, observer)?;
         // The initial probabilities may add up to 1 with a small error.
-        let share = Exact::of(initial.iter().copied()).value();
+        let share = CompensatedSum::of(initial.iter().copied()).value();
         return Ok(found.map(|class| {
             let mut values = vec![0.0; n];
             class.states().iter().zip(&class.values).for_each(|(&s, x)| values[s as usize] = share * x);
             Limit { values, bound: share * class.bound + 8.0 * UNIT, steps: class.solver.steps }
         }));
     }
-    let classes = Classes::new(transitions, initial, initial);
+    let classes = ClosedClasses::new(transitions, initial, initial);
     let class = classes.of_states(transitions);
     let count = classes.representatives.len();
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); count + 1];
@@ -81,7 +81,7 @@ pub(super) fn limit(
     }
     let passing = members.pop().unwrap_or_default();
     let mut found = Limit { values: vec![0.0; n], bound: 8.0 * UNIT, steps: 0 };
-    let mut shares = vec![Exact::default(); count];
+    let mut shares = vec![CompensatedSum::default(); count];
     for (own, share) in members.iter().zip(&mut shares) {
         own.iter().for_each(|&state| share.add(initial[state as usize]));
     }
@@ -121,7 +121,7 @@ pub(super) fn limit(
 
 /// Stationary distribution of a closed class.
 pub(super) struct Stationary {
-    solver: Solver,
+    solver: MultilevelSolver,
     /// Bounds of the expected times to the most probable state.
     times: Vec<f64>,
     /// Multiple of the distribution, before it is rounded to doubles.
@@ -143,10 +143,10 @@ impl Stationary {
     ) -> Result<Option<Self>> {
         let n = states.len();
         let Some(chain) = Subchain::new(transitions, states, place, true) else { return Ok(None) };
-        let mut solver = Solver::new(chain, vec![0.0; n].into(), None, observer)?;
+        let mut solver = MultilevelSolver::new(chain, vec![0.0; n].into(), None, observer)?;
         let (mut x, zero) = ([solver.start()], zeroed(n));
         solver.improve(
-            Direction::Forward,
+            Equation::Forward,
             std::slice::from_ref(&zero),
             &mut x,
             observer,
@@ -185,9 +185,9 @@ impl Stationary {
         let found = solver.certified((zero, x), &times, epsilon, size, observer)?;
         let Some((error, x)) = found else { return Ok(None) };
         let rows = |k: usize| (k * ROWS..n.min((k + 1) * ROWS)).flat_map(|i| [x.high[i], x.low[i]]);
-        let blocks = (0..n.div_ceil(ROWS)).into_par_iter().map(|k| Exact::of(rows(k)));
-        let blocks: Vec<Exact> = blocks.collect();
-        let sum = Exact::of(blocks.iter().flat_map(|block| [block.sum, block.lost])).value();
+        let blocks = (0..n.div_ceil(ROWS)).into_par_iter().map(|k| CompensatedSum::of(rows(k)));
+        let blocks: Vec<CompensatedSum> = blocks.collect();
+        let sum = CompensatedSum::of(blocks.iter().flat_map(|block| [block.sum, block.lost])).value();
         // Negative elements are raised to 0.
         let raised = sum_rows(n, |i| (-x.high[i]).max(0.0)) / sum;
         let mut values = copied(&x.high);
@@ -234,11 +234,11 @@ impl Stationary {
         let found = solver.certified((zeroed(n), pair.clone()), &weights, epsilon, whole, observer)?;
         let Some((given, refined)) = found else { return Ok(None) };
         *pair = refined;
-        let total = Exact::of(pair.high.iter().chain(&pair.low).copied()).value();
-        let defects = solver.chain.defects(Direction::Forward, &vec![0.0; n], pair);
+        let total = CompensatedSum::of(pair.high.iter().chain(&pair.low).copied()).value();
+        let defects = solver.chain.defects(Equation::Forward, &vec![0.0; n], pair);
         let off = 8.0 * UNIT + 1.001 * sum_rows(n, |i| defects[i] * times[i]) / total;
         // The right-hand side is a sum of products in double-double arithmetic.
-        let (mut flow, mut rounding) = (vec![Exact::default(); n], 0.0);
+        let (mut flow, mut rounding) = (vec![CompensatedSum::default(); n], 0.0);
         let terms = 2.0 * terms.iter().copied().fold(3, usize::max) as f64;
         for i in 0..n {
             let (high, low) = (pair.high[i], pair.low[i]);
@@ -254,17 +254,17 @@ impl Stationary {
         }
         // The most probable state, whose equation follows from all others.
         let end = times.iter().position(|time| *time == 0.0).unwrap_or_default();
-        flow[end] = Exact::default();
-        let rest = Exact::of(flow.iter().flat_map(|flow| [flow.sum, flow.lost]));
-        flow[end] = Exact { sum: -rest.sum, lost: -rest.lost };
-        let (f, low) = flow.into_iter().map(Exact::parts).unzip();
+        flow[end] = CompensatedSum::default();
+        let rest = CompensatedSum::of(flow.iter().flat_map(|flow| [flow.sum, flow.lost]));
+        flow[end] = CompensatedSum { sum: -rest.sum, lost: -rest.lost };
+        let (f, low) = flow.into_iter().map(CompensatedSum::parts).unzip();
         let size = |x: &Pair| sum_rows(n, |i| x.high[i].abs()).max(total);
         solver.low = low;
         let found = solver.certified((f, Pair::of(zeroed(n))), times, epsilon, size, observer);
         solver.low = Vec::new();
         let Some((error, x)) = found? else { return Ok(None) };
         // A multiple of π makes the sum 0.
-        let (sum, size) = (Exact::of(x.high.iter().chain(&x.low).copied()).value(), size(&x));
+        let (sum, size) = (CompensatedSum::of(x.high.iter().chain(&x.low).copied()).value(), size(&x));
         let mut y = vec![0.0; rates.rows()];
         let all = states.iter().zip(x.high.iter().zip(&*values));
         all.for_each(|(&state, (x, value))| y[state as usize] = (x - sum * value) / total);
@@ -290,9 +290,9 @@ pub(super) fn by_residual(
     let mut times = times(chain.scale);
     times.push(0.0);
     // −Qh ≥ 1 − lacks outside of the last state.
-    let lacks = chain.defects(Direction::Backward, &vec![1.0; n], &Pair::of(times.clone()));
+    let lacks = chain.defects(Equation::Backward, &vec![1.0; n], &Pair::of(times.clone()));
     let lacks = lacks[..n - 1].iter().copied().fold(0.0, f64::max);
-    let defects = chain.defects(Direction::Forward, &vec![0.0; n], &Pair::of(x));
+    let defects = chain.defects(Equation::Forward, &vec![0.0; n], &Pair::of(x));
     let sum: f64 = defects.iter().zip(&times).map(|(defect, time)| defect * time).sum();
     let bound = (2.0 * sum / (1.0 - lacks) + 4.0 * UNIT) * (1.0 + 1e-9);
     (lacks < 0.9 && bound.is_finite()).then_some(bound)
@@ -300,7 +300,7 @@ pub(super) fn by_residual(
 
 /// Expected times in transient states, from an initial distribution.
 pub(super) struct Passage {
-    solver: Solver,
+    solver: MultilevelSolver,
     times: Pair,
 }
 
@@ -317,7 +317,7 @@ impl Passage {
         let place = places(transitions.states(), &passing);
         let Some(chain) = Subchain::new(transitions, passing, &place, true) else { return Ok(None) };
         drop(place);
-        let solver = Solver::new(chain, source.into(), Some(Direction::Forward), observer)?;
+        let solver = MultilevelSolver::new(chain, source.into(), Some(Equation::Forward), observer)?;
         let times = solver.start();
         Ok(Some(Self { solver, times }))
     }
@@ -332,7 +332,7 @@ impl Passage {
     pub(super) fn absorb(&mut self, epsilon: f64, observer: &mut dyn Progress) -> Result<()> {
         let (source, times) = ([self.solver.source.to_vec()], std::slice::from_mut(&mut self.times));
         self.solver.target = SHARE * epsilon;
-        self.solver.improve(Direction::Forward, &source, times, observer, |_, _, _, r, _| {
+        self.solver.improve(Equation::Forward, &source, times, observer, |_, _, _, r, _| {
             Ok(sum_rows(r.len(), |i| r[i]) / (SHARE * epsilon))
         })?;
         Ok(())
@@ -375,7 +375,7 @@ pub(super) type Values = (Vec<f64>, Vec<f64>);
 
 /// Levels for expected rewards from each of some states that are left almost surely.
 pub(super) struct Expectations {
-    solver: Solver,
+    solver: MultilevelSolver,
     times: HittingTimes,
     /// Bound of the relative error of reward rates.
     rounding: f64,
@@ -398,7 +398,7 @@ impl Expectations {
         drop(place);
         chain.rounding = rounding.0;
         let source = vec![1.0 / n as f64; n].into();
-        let mut solver = Solver::new(chain, source, Some(Direction::Backward), observer)?;
+        let mut solver = MultilevelSolver::new(chain, source, Some(Equation::Backward), observer)?;
         let times = solver.hitting_times(None, observer)?;
         Ok(times.map(|times| Self { solver, times, rounding: rounding.1 }))
     }
@@ -411,7 +411,7 @@ impl Expectations {
     /// Computes expected rewards until the passing states are left, from each, with error bounds.
     ///
     /// Each column has the rates of one reward. The requested error is that of
-    /// [`System::solve`](super::backward::values::System::solve). `None` if no bound is found.
+    /// [`solve`](super::backward::values::TransientSystem::solve). `None` if no bound is found.
     pub(super) fn of(
         &mut self,
         columns: Vec<Vec<f64>>,

@@ -20,7 +20,7 @@ const NEAR: usize = 64;
 
 /// Blocks of rows for sweeps in one direction.
 #[derive(Debug)]
-pub(super) struct Blocks {
+pub(super) struct OrderedBlocks {
     ascending: bool,
     /// First row of each block, followed by the number of rows.
     starts: Vec<u32>,
@@ -33,7 +33,7 @@ pub(super) struct Blocks {
 #[repr(align(128))]
 struct Done(AtomicUsize);
 
-impl Blocks {
+impl OrderedBlocks {
     /// Divides the rows of a matrix into blocks for sweeps in one direction.
     pub(super) fn new(matrix: &CsrMatrix, ascending: bool) -> Self {
         let n = matrix.rows();
@@ -96,7 +96,7 @@ pub(super) struct Elements<'a, E: Element> {
     old: &'a [E],
     /// Values computed by the sweep, in all threads.
     fresh: &'a [AtomicU64],
-    blocks: &'a Blocks,
+    blocks: &'a OrderedBlocks,
     done: &'a [Done],
     /// Number of leading turns that this thread knows to be finished.
     finished: usize,

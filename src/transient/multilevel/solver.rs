@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::SHARE;
 use super::element::{Element, Two};
 use super::hierarchy::{Hierarchy, Strength};
-use super::subchain::{Direction, LEAST, Pair, ROWS, Subchain, by_rows, copied, largest, subtract, sum_rows};
+use super::subchain::{Equation, LEAST, Pair, ROWS, Subchain, by_rows, copied, largest, subtract, sum_rows};
 use crate::parallel::*;
 use crate::util::memory::zeroed;
 use crate::{Iterate, Progress, Result};
@@ -51,7 +51,7 @@ const STRENGTHENED: usize = 8;
 const SHOWN: f64 = 0.5;
 
 /// A restricted generator with its preconditioner.
-pub(super) struct Solver {
+pub(super) struct MultilevelSolver {
     pub(super) chain: Subchain,
     hierarchy: Hierarchy,
     /// The vector f of the forward equations xQ = −f; 0 for a closed class.
@@ -69,7 +69,7 @@ pub(super) struct Solver {
     /// True if the observer has ended the iteration.
     pub(super) ended: bool,
     /// Direction of all equations to solve; `None` keeps the rates for both directions.
-    kept: Option<Direction>,
+    kept: Option<Equation>,
     /// Maximum number of equations to solve together.
     pub(super) together: usize,
 }
@@ -80,19 +80,19 @@ pub(super) struct HittingTimes {
     pub(super) longest: f64,
 }
 
-impl Solver {
+impl MultilevelSolver {
     /// Prepares a closed class (`source` 0), or states that are left almost surely.
     ///
     /// With `kept`, only equations of this direction can be solved, which saves memory.
     pub(super) fn new(
         chain: Subchain,
         source: Arc<[f64]>,
-        kept: Option<Direction>,
+        kept: Option<Equation>,
         observer: &mut dyn Progress,
     ) -> Result<Self> {
         let n = chain.len();
         // Backward equations only need approximate weights.
-        let cycles = if kept == Some(Direction::Backward) { CYCLES - 1 } else { CYCLES };
+        let cycles = if kept == Some(Equation::Backward) { CYCLES - 1 } else { CYCLES };
         let mut x = zeroed(n);
         by_rows(&mut x, |_| 1.0 / n as f64);
         // Larger levels and pairs of vectors take time and memory. They pay off for long rows.
@@ -142,7 +142,7 @@ impl Solver {
                 (None, false) => Pair::of(zeroed(f.len())),
             };
             let mut v: Vec<Pair> = f.iter().map(begin).collect();
-            if self.improve(Direction::Backward, f, &mut v, observer, &mut excess)? {
+            if self.improve(Equation::Backward, f, &mut v, observer, &mut excess)? {
                 return Ok(Some(v));
             }
         }
@@ -156,7 +156,7 @@ impl Solver {
     /// all ratios are at most 1, and false if the residuals stagnate.
     pub(super) fn improve(
         &mut self,
-        direction: Direction,
+        direction: Equation,
         f: &[Vec<f64>],
         v: &mut [Pair],
         observer: &mut dyn Progress,
@@ -195,13 +195,13 @@ impl Solver {
                     strengthened += 1;
                     // A solution for numbers of both signs has no weights.
                     let weights =
-                        (f[0].iter().all(|f| *f >= 0.0) && direction == Direction::Forward).then_some(&v[0]);
+                        (f[0].iter().all(|f| *f >= 0.0) && direction == Equation::Forward).then_some(&v[0]);
                     self.strengthen(weights, observer)?;
                 }
             }
             best = best.min(size);
             // An excess above TIGHTER is that of the bound δh. A majorant will be smaller.
-            let values = direction == Direction::Backward && self.target > 0.0;
+            let values = direction == Equation::Backward && self.target > 0.0;
             let loose = values && !self.is_plain() && excess > TIGHTER;
             let (aim, least) = match values && self.is_plain() {
                 true => (PLAIN_MARGIN, PLAIN_REDUCTION),
@@ -237,13 +237,13 @@ impl Solver {
         // The first guess solves for the mean of d.
         let (mean, mut r) = (sum_rows(d.len(), |i| d[i]) / d.len() as f64, vec![0.0; d.len()]);
         let mut g: Vec<f64> = times.iter().map(|time| mean * time).collect();
-        self.chain.links.apply(Direction::Backward, &g, &mut r);
+        self.chain.links.apply(Equation::Backward, &g, &mut r);
         r.iter_mut().zip(d).for_each(|(r, d)| *r = d - *r);
-        let e = self.solve(Direction::Backward, &mut r, (MAJORANT, 1.0), observer)?;
+        let e = self.solve(Equation::Backward, &mut r, (MAJORANT, 1.0), observer)?;
         subtract(&mut g, -1.0, &e);
         drop((r, e));
         let g = Pair::of(g);
-        let lacks = largest(&self.chain.defects(Direction::Backward, d, &g));
+        let lacks = largest(&self.chain.defects(Equation::Backward, d, &g));
         let (plain, mut bounds) = (largest(d), g.high);
         for (bound, time) in bounds.iter_mut().zip(times) {
             *bound = (bound.max(0.0) + lacks * time).min(plain * time) * (1.0 + 1e-9);
@@ -263,7 +263,7 @@ impl Solver {
     }
 
     /// Frees the rates that this direction does not read; `None` restores them.
-    fn keep(&mut self, direction: Option<Direction>) {
+    fn keep(&mut self, direction: Option<Equation>) {
         self.chain.links = Arc::default();
         self.chain.links = self.hierarchy.keep(direction);
     }
@@ -277,7 +277,7 @@ impl Solver {
             None => self.hierarchy.weights().to_vec(),
         };
         self.hierarchy.free_coarse();
-        if self.kept == Some(Direction::Forward) {
+        if self.kept == Some(Equation::Forward) {
             self.keep(None);
         }
         let (links, source) = (self.chain.links.clone(), self.source.clone());
@@ -294,7 +294,7 @@ impl Solver {
     /// not reflect. `outer` is the norm of r relative to the first residual of these equations.
     fn solve<E: Element>(
         &mut self,
-        direction: Direction,
+        direction: Equation,
         r: &mut [E],
         ((reduction, most_steps), outer): ((f64, usize), f64),
         observer: &mut dyn Progress,
@@ -359,19 +359,19 @@ impl Solver {
     }
 
     /// Removes the component of e in the kernel of a closed class: multiples of x, or constants.
-    fn without_kernel<E: Element>(&self, direction: Direction, e: &mut [E]) {
+    fn without_kernel<E: Element>(&self, direction: Equation, e: &mut [E]) {
         if !self.closed {
             return;
         }
         let x = self.hierarchy.weights();
         let all = sum_rows(x.len(), |i| x[i]);
         match direction {
-            Direction::Forward => {
+            Equation::Forward => {
                 let share = sum_rows(x.len(), |i| e[i]) / E::all(all);
                 let pairs = e.par_iter_mut().zip(x).with_min_len(ROWS);
                 pairs.for_each(|(e, x)| *e = *e - share * E::all(*x));
             }
-            Direction::Backward => {
+            Equation::Backward => {
                 let mean = sum_rows(x.len(), |i| E::all(x[i]) * e[i]) / E::all(all);
                 e.par_iter_mut().with_min_len(ROWS).for_each(|e| *e = *e - mean);
             }
@@ -437,7 +437,7 @@ impl Solver {
     ) -> Result<Option<(f64, Pair)>> {
         let mut best = (f64::INFINITY, None);
         self.target = SHARE * epsilon;
-        self.improve(Direction::Forward, &[f], &mut [start], observer, |_, _, _, r, x| {
+        self.improve(Equation::Forward, &[f], &mut [start], observer, |_, _, _, r, x| {
             let error = 2.0 * sum_rows(r.len(), |i| r[i] * times[i]) * (1.0 + 1e-9) / size(x).max(0.0);
             if error < best.0 {
                 best = (error, Some(x.clone()));
@@ -449,7 +449,7 @@ impl Solver {
 
     /// Bounds Σ |r_i| h_i for the residual r of a forward solution x and the weights h.
     pub(super) fn weighted_defect(&self, x: &Pair, weights: &[f64]) -> f64 {
-        let defects = self.chain.defects(Direction::Forward, &self.source, x);
+        let defects = self.chain.defects(Equation::Forward, &self.source, x);
         sum_rows(defects.len(), |i| defects[i] * weights[i]) * (1.0 + 1e-9)
     }
 }

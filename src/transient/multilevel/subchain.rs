@@ -7,9 +7,9 @@
 use std::sync::{Arc, OnceLock};
 
 use super::element::Element;
-use super::ordered_sweep::Blocks;
+use super::ordered_sweep::OrderedBlocks;
 
-use crate::numerics::double_double::{Exact, UNIT};
+use crate::numerics::double_double::{CompensatedSum, UNIT};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::statistics::scale_of;
@@ -72,9 +72,9 @@ impl Sums {
     }
 }
 
-/// Direction of a system of equations.
+/// Equation to solve: forward for row vectors, or backward for column vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum Equation {
     /// xQ = −f for a row vector x.
     Forward,
     /// Qv = −f for a column vector v.
@@ -83,7 +83,7 @@ pub(super) enum Direction {
 
 /// Transitions among the states of a set, by rows and by columns, with ascending indices.
 #[derive(Default)]
-pub(super) struct Links {
+pub(super) struct SetTransitions {
     /// Rates to other states of the set.
     pub(super) out: CsrMatrix,
     /// Rates from other states of the set.
@@ -93,10 +93,10 @@ pub(super) struct Links {
     /// Exit rate of each state.
     pub(super) exit: Vec<f64>,
     /// Blocks of parallel sweeps in order, by direction of the equations and of the sweep.
-    blocks: [[OnceLock<Blocks>; 2]; 2],
+    blocks: [[OnceLock<OrderedBlocks>; 2]; 2],
 }
 
-impl Links {
+impl SetTransitions {
     /// Creates the links from rates by row; stores rates by column, too, if `both` is true.
     pub(super) fn new(out: CsrMatrix, kill: Vec<f64>, both: bool) -> Self {
         let into = if both { out.transposed() } else { CsrMatrix::default() };
@@ -106,10 +106,10 @@ impl Links {
     }
 
     /// Frees the rates that only equations of the opposite direction read; `None` restores them.
-    pub(super) fn keep(&mut self, direction: Option<Direction>) {
+    pub(super) fn keep(&mut self, direction: Option<Equation>) {
         match direction {
-            Some(Direction::Forward) => self.out = CsrMatrix::default(),
-            Some(Direction::Backward) => self.into = CsrMatrix::default(),
+            Some(Equation::Forward) => self.out = CsrMatrix::default(),
+            Some(Equation::Backward) => self.into = CsrMatrix::default(),
             None if self.out.rows() < self.states() => self.out = self.into.transposed(),
             None if self.into.rows() < self.states() => self.into = self.out.transposed(),
             None => {}
@@ -121,10 +121,10 @@ impl Links {
     }
 
     /// Returns the matrix with the rates of equation i in row i.
-    pub(super) fn matrix(&self, direction: Direction) -> &CsrMatrix {
+    pub(super) fn matrix(&self, direction: Equation) -> &CsrMatrix {
         match direction {
-            Direction::Forward => &self.into,
-            Direction::Backward => &self.out,
+            Equation::Forward => &self.into,
+            Equation::Backward => &self.out,
         }
     }
 
@@ -132,12 +132,12 @@ impl Links {
     ///
     /// Expectations differ little within blocks that are left rarely, so that their differences are
     /// more accurate than those of sums.
-    pub(super) fn apply<E: Element>(&self, direction: Direction, v: &[E], out: &mut [E]) {
+    pub(super) fn apply<E: Element>(&self, direction: Equation, v: &[E], out: &mut [E]) {
         let matrix = self.matrix(direction);
         let falls = |i: usize| dot(matrix, i, |j| v[i] - v[j as usize]);
         match direction {
-            Direction::Forward => by_rows(out, |i| E::all(self.exit[i]) * v[i] - dot_row(matrix, i, v)),
-            Direction::Backward => by_rows(out, |i| E::all(self.kill[i]) * v[i] + falls(i)),
+            Equation::Forward => by_rows(out, |i| E::all(self.exit[i]) * v[i] - dot_row(matrix, i, v)),
+            Equation::Backward => by_rows(out, |i| E::all(self.kill[i]) * v[i] + falls(i)),
         }
     }
 
@@ -145,8 +145,8 @@ impl Links {
     ///
     /// Backward sweeps with few transitions per state run in order. One such sweep carries
     /// expectations from later states to improbable ones.
-    fn in_blocks(&self, direction: Direction) -> bool {
-        self.matrix(direction).nnz() >= PARALLEL && (direction == Direction::Forward || self.is_mixed())
+    fn in_blocks(&self, direction: Equation) -> bool {
+        self.matrix(direction).nnz() >= PARALLEL && (direction == Equation::Forward || self.is_mixed())
     }
 
     /// Returns true for many transitions per state.
@@ -157,15 +157,15 @@ impl Links {
     /// Returns the blocks of a sweep in order; `None` if one thread may be as fast.
     ///
     /// In many chains most rows wait for the row before them. Two threads then only take turns.
-    fn blocks(&self, direction: Direction, ascending: bool) -> Option<&Blocks> {
+    fn blocks(&self, direction: Equation, ascending: bool) -> Option<&OrderedBlocks> {
         let matrix = self.matrix(direction);
-        let found = &self.blocks[usize::from(direction == Direction::Forward)][usize::from(ascending)];
+        let found = &self.blocks[usize::from(direction == Equation::Forward)][usize::from(ascending)];
         (matrix.nnz() >= PARALLEL && threads() > 2)
-            .then(|| found.get_or_init(|| Blocks::new(matrix, ascending)))
+            .then(|| found.get_or_init(|| OrderedBlocks::new(matrix, ascending)))
     }
 
     /// Makes the first, ascending sweep from v = 0, and computes its residual.
-    pub(super) fn first_sweep<E: Element>(&self, direction: Direction, f: &[E], v: &mut [E], left: &mut [E]) {
+    pub(super) fn first_sweep<E: Element>(&self, direction: Equation, f: &[E], v: &mut [E], left: &mut [E]) {
         let matrix = self.matrix(direction);
         // True if equation i has read the new v_j.
         let in_blocks = self.in_blocks(direction);
@@ -189,7 +189,7 @@ impl Links {
     }
 
     /// Makes a Gauss–Seidel sweep for −Q v = f or −v Q = f, in parallel blocks for large sets.
-    pub(super) fn sweep<E: Element>(&self, direction: Direction, f: &[E], v: &mut [E], ascending: bool) {
+    pub(super) fn sweep<E: Element>(&self, direction: Equation, f: &[E], v: &mut [E], ascending: bool) {
         if !self.in_blocks(direction) {
             return self.sweep_in_order(direction, f, v, ascending);
         }
@@ -198,7 +198,7 @@ impl Links {
     }
 
     /// Makes a Gauss–Seidel sweep for the equation −Q v = f, or −v Q = f, in order.
-    fn sweep_in_order<E: Element>(&self, direction: Direction, f: &[E], v: &mut [E], ascending: bool) {
+    fn sweep_in_order<E: Element>(&self, direction: Equation, f: &[E], v: &mut [E], ascending: bool) {
         let (matrix, n) = (self.matrix(direction), v.len());
         if let Some(blocks) = self.blocks(direction, ascending) {
             return blocks.run(v, |i, v| self.over_exit(i, f[i] + dot(matrix, i, |j| v.get(j))));
@@ -213,7 +213,7 @@ impl Links {
     pub(super) fn relax(&self, f: &[f64], x: &mut [f64], ascending: bool) {
         match self.is_by_rows() {
             true => self.sweep_by_rows(f, x, ascending),
-            false => self.sweep_in_order(Direction::Forward, f, x, ascending),
+            false => self.sweep_in_order(Equation::Forward, f, x, ascending),
         }
     }
 
@@ -413,7 +413,7 @@ impl Pair {
     pub(super) fn add(&mut self, e: &[f64]) {
         let pairs = self.high.par_iter_mut().zip(&mut self.low[..]).zip(e).with_min_len(ROWS);
         pairs.for_each(|((high, low), e)| {
-            let mut sum = Exact { sum: *high, lost: *low };
+            let mut sum = CompensatedSum { sum: *high, lost: *low };
             sum.add(*e);
             *high = sum.value();
             *low = (sum.sum - *high) + sum.lost;
@@ -423,7 +423,7 @@ impl Pair {
 
 /// A restricted generator, in the unit in which the largest exit rate is in [1, 2).
 pub(super) struct Subchain {
-    pub(super) links: Arc<Links>,
+    pub(super) links: Arc<SetTransitions>,
     /// Rounding errors of the exit rates in `links`.
     exit_low: Vec<f64>,
     /// Power of two by which rates are multiplied.
@@ -466,7 +466,8 @@ impl Subchain {
         let rows = kill.par_iter_mut().zip(&mut exit[..]).zip(&mut exit_low[..]).zip(&states);
         let usable = rows.map_init(Vec::new, |row, (((kill, high), low), &state)| {
             let row = transitions.leaving(state as usize, row);
-            let (mut exit, mut out, mut usable) = (Exact::default(), Exact::default(), true);
+            let (mut exit, mut out, mut usable) =
+                (CompensatedSum::default(), CompensatedSum::default(), true);
             for (to, rate) in row.iter().map(|&(to, rate)| (to, rate * scale)) {
                 exit.add(rate);
                 if place[to as usize] == u32::MAX {
@@ -482,7 +483,7 @@ impl Subchain {
         if !usable.reduce(|| true, |a, b| a && b) {
             return None;
         }
-        let links = Links { exit, ..Links::new(out, kill, both) };
+        let links = SetTransitions { exit, ..SetTransitions::new(out, kill, both) };
         Some(Self { links: Arc::new(links), exit_low, scale, rounding: 0.0, states })
     }
 
@@ -493,9 +494,9 @@ impl Subchain {
     /// Returns the residual f + vQ or f + Qv of state i, and a bound on its magnitude.
     ///
     /// f is the sum of `f` and `f_low`.
-    fn residual_of(&self, direction: Direction, (f, f_low): (f64, f64), v: &Pair, i: usize) -> (f64, f64) {
+    fn residual_of(&self, direction: Equation, (f, f_low): (f64, f64), v: &Pair, i: usize) -> (f64, f64) {
         let (to, rate) = self.links.matrix(direction).row(i);
-        let (mut sum, mut all, mut all_low) = (Exact { sum: f, lost: f_low }, f.abs(), f_low.abs());
+        let (mut sum, mut all, mut all_low) = (CompensatedSum { sum: f, lost: f_low }, f.abs(), f_low.abs());
         for (&j, &rate) in to.iter().zip(rate) {
             let (high, low) = (v.high[j as usize], v.low[j as usize]);
             sum.add_product(high, rate);
@@ -521,13 +522,13 @@ impl Subchain {
     /// `low` has the low parts of f; it is empty if they are 0.
     pub(super) fn residual(
         &self,
-        direction: Direction,
+        direction: Equation,
         (f, low): (&[f64], &[f64]),
         v: &Pair,
         r: &mut [f64],
     ) -> Vec<f64> {
         let mut bounds = zeroed(self.len());
-        let moved = direction == Direction::Backward && self.rounding > 0.0;
+        let moved = direction == Equation::Backward && self.rounding > 0.0;
         let rows = r.par_iter_mut().zip(&mut bounds[..]).enumerate().with_min_len(ROWS);
         rows.for_each(|(i, (r, bound))| {
             let low = low.get(i).copied().unwrap_or_default();
@@ -540,7 +541,7 @@ impl Subchain {
     }
 
     /// Computes bounds on the magnitudes of the residuals.
-    pub(super) fn defects(&self, direction: Direction, f: &[f64], v: &Pair) -> Vec<f64> {
+    pub(super) fn defects(&self, direction: Equation, f: &[f64], v: &Pair) -> Vec<f64> {
         self.residual(direction, (f, &[]), v, &mut zeroed(f.len()))
     }
 

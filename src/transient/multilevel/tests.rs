@@ -1,8 +1,8 @@
 use fastrand::Rng;
 use num_bigint::BigInt;
 
-use super::ordered_sweep::Blocks;
-use super::subchain::Links;
+use super::ordered_sweep::OrderedBlocks;
+use super::subchain::SetTransitions;
 use super::*;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
@@ -11,7 +11,7 @@ use crate::transient::chain::csr::Csr;
 use crate::transient::chain::csr::tests::chain;
 use crate::transient::long_run::{FromStates, absorption, hitting_time};
 use crate::transient::problem::Options;
-use crate::transient::steady_state::gth::{Given, Plan};
+use crate::transient::steady_state::gth::{GthInput, GthPlan};
 use crate::util::quantity::{exponent, times_power_of_two};
 
 /// Computes expected rewards from each state of `passing`; `None` if no bound is found.
@@ -117,7 +117,7 @@ const EXACT: usize = 60;
 /// The integers of fraction-free elimination are minors of the matrix. Source: E. Bareiss,
 /// "Sylvester's identity and multistep integer-preserving Gaussian elimination", Mathematics of
 /// Computation 22, 1968.
-fn exact(direction: Direction, chain: &Csr, states: &[u32], columns: &[Vec<f64>]) -> Vec<Vec<f64>> {
+fn exact(direction: Equation, chain: &Csr, states: &[u32], columns: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let (m, place) = (states.len(), places(chain.states(), states));
     let mut least = i32::MAX;
     let whole = |value: f64, least: i32| match value {
@@ -139,7 +139,7 @@ fn exact(direction: Direction, chain: &Csr, states: &[u32], columns: &[Vec<f64>]
             let (rate, j) = (whole(rate, least), place[to as usize] as usize);
             rows[i][i] += &rate;
             if j < m {
-                let (i, j) = if direction == Direction::Forward { (j, i) } else { (i, j) };
+                let (i, j) = if direction == Equation::Forward { (j, i) } else { (i, j) };
                 rows[i][j] -= rate;
             }
         }
@@ -173,13 +173,13 @@ fn exact(direction: Direction, chain: &Csr, states: &[u32], columns: &[Vec<f64>]
 /// Returns the limit, with each element rounded a few times.
 fn exact_limit(chain: &Csr, initial: &[f64]) -> Vec<f64> {
     let n = chain.states();
-    let classes = Classes::new(chain, initial, initial);
+    let classes = ClosedClasses::new(chain, initial, initial);
     let class = classes.of_states(chain);
     let members = |own: Option<usize>| (0..n as u32).filter(move |&s| class[s as usize] == own);
     let members = |own| members.clone()(own).collect::<Vec<u32>>();
     let (passing, mut mass) = (members(None), initial.to_vec());
     let beginning = passing.iter().map(|&s| initial[s as usize]).collect();
-    let times = exact(Direction::Forward, chain, &passing, &[beginning]).remove(0);
+    let times = exact(Equation::Forward, chain, &passing, &[beginning]).remove(0);
     let mut row = Vec::new();
     for (&state, time) in passing.iter().zip(times) {
         mass[state as usize] = 0.0;
@@ -193,7 +193,7 @@ fn exact_limit(chain: &Csr, initial: &[f64]) -> Vec<f64> {
         let one = states.pop().expect("a state");
         let row = chain.leaving(one as usize, &mut row);
         let rate = |s: &u32| row.iter().find(|t| t.0 == *s).map_or(0.0, |t| t.1);
-        let mut x = exact(Direction::Forward, chain, &states, &[states.iter().map(rate).collect()]).remove(0);
+        let mut x = exact(Equation::Forward, chain, &states, &[states.iter().map(rate).collect()]).remove(0);
         states.push(one);
         x.push(1.0);
         let sum: f64 = x.iter().sum();
@@ -217,8 +217,9 @@ fn limits_of_random_chains_are_within_their_bounds() {
         let case = |seed: usize| {
             let (chain, initial) = random(kind, seed as u64);
             let (n, what, mut ratios) = (chain.states(), format!("{kind:?}, seed {seed}"), Vec::new());
-            let plan = Plan::new(&chain, &Classes::new(&chain, &initial, &initial)).expect("few states");
-            let given = Given { transitions: &chain, scale: 1.0, enough: 1e-13 };
+            let plan =
+                GthPlan::new(&chain, &ClosedClasses::new(&chain, &initial, &initial)).expect("few states");
+            let given = GthInput { transitions: &chain, scale: 1.0, enough: 1e-13 };
             let eliminated = plan.limit(given, &initial, &mut || Ok(())).unwrap();
             let l1 = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>();
             let (exact, rounding) = match (n <= EXACT, eliminated) {
@@ -298,7 +299,7 @@ fn values_from_each_state_are_within_their_bounds() {
             open.iter().map(rate).collect()
         };
         let columns = [into(0), into(1)];
-        let exact_columns = exact(Direction::Backward, &chain, &open, &columns);
+        let exact_columns = exact(Equation::Backward, &chain, &open, &columns);
         // A set that no other state reaches is an error.
         if let Ok(found) = absorption(&chain, &sets, &options, &mut ()) {
             found.iter().zip(&exact_columns).for_each(|(found, exact)| compare("p", found, &open, exact));
@@ -314,7 +315,7 @@ fn values_from_each_state_are_within_their_bounds() {
         }
         if let Ok(found) = hitting_time(&chain, &[0], &options, &mut ()) {
             let sure: Vec<u32> = (1..n as u32).filter(|&s| found.values[s as usize].is_finite()).collect();
-            let times = exact(Direction::Backward, &chain, &sure, &[vec![1.0; sure.len()]]);
+            let times = exact(Equation::Backward, &chain, &sure, &[vec![1.0; sure.len()]]);
             compare("time", &found, &sure, &times[0]);
         }
         compared
@@ -385,9 +386,9 @@ fn sweeps_in_blocks_approach_the_solution_with_any_number_of_threads() {
         row.extend((1..=31).map(|d| (i + d * d * d) % n).map(|j| (j as u32, 1.0 + (j % 7) as f64)));
         row.sort_unstable_by_key(|entry| entry.0);
     });
-    let links = Links::new(out, vec![0.5; n], true);
+    let links = SetTransitions::new(out, vec![0.5; n], true);
     let f: Vec<f64> = (0..n).map(|i| (i % 5) as f64).collect();
-    for direction in [Direction::Forward, Direction::Backward] {
+    for direction in [Equation::Forward, Equation::Backward] {
         let residual = |v: &[f64]| {
             let mut image = vec![0.0; n];
             links.apply(direction, v, &mut image);
@@ -424,7 +425,7 @@ fn sweeps_in_order_are_those_of_one_thread() {
             row.sort_unstable_by_key(|entry| entry.0);
             row.dedup_by_key(|entry| entry.0);
         });
-        let links = Links::new(out, vec![0.5; n], true);
+        let links = SetTransitions::new(out, vec![0.5; n], true);
         let f: Vec<f64> = (0..n).map(|i| (i % 5) as f64).collect();
         let (mut v, mut wanted) = (vec![0.0; n], vec![0.0; n]);
         for ascending in [true, false, false, true] {
@@ -432,7 +433,7 @@ fn sweeps_in_order_are_those_of_one_thread() {
                 let (to, rate) = links.out.row(i);
                 to.iter().copied().zip(rate.iter().copied())
             };
-            Blocks::new(&links.out, ascending).run(&mut v, |i, v| {
+            OrderedBlocks::new(&links.out, ascending).run(&mut v, |i, v| {
                 (f[i] + row(i).map(|(j, rate)| rate * v.get(j)).sum::<f64>()) / links.exit[i]
             });
             for k in 0..n {

@@ -4,7 +4,7 @@
 //! waits for its two submissions. Lanes that also compute some rows of their neighbours need fewer
 //! exchanges. The depth follows from typical costs; it does not affect the bits.
 
-use super::subdomain::{Kind, Region};
+use super::subdomain::{Region, RowKind};
 use crate::Machine;
 use crate::transient::solution::LaneExchange;
 
@@ -72,7 +72,7 @@ impl Work {
             let others = regions.iter().filter(|other| other.lane != lane);
             halo += others.map(|other| region.halo_from(other).len()).sum::<usize>();
             let pieces = region.pieces(regions, 1);
-            let inner = pieces.iter().find(|piece| piece.kind == Kind::Interior);
+            let inner = pieces.iter().find(|piece| piece.kind == RowKind::Interior);
             interior += inner.map_or(0, |piece| piece.rows.len());
         }
         let share = |count: usize| count as f64 / rows.max(1) as f64;

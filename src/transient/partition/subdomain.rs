@@ -29,7 +29,7 @@ pub(crate) struct Region {
 
 /// Classification of rows of a region by their readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RowKind {
     /// A part of another lane reads or computes these rows.
     Boundary,
     /// No other lane reads these rows; with a deeper halo, all rows that the region computes.
@@ -41,7 +41,7 @@ pub enum Kind {
 pub(crate) struct Piece {
     /// Global rows; some may be in two pieces.
     pub(crate) rows: Range<usize>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RowKind,
 }
 
 impl Region {
@@ -172,9 +172,9 @@ impl Region {
         let (before, behind) = (own.start..interior.start, interior.end..own.end);
         let all = if halo_depth > 1 { self.computed.clone() } else { interior };
         let pieces = [
-            Piece { rows: before, kind: Kind::Boundary },
-            Piece { rows: all, kind: Kind::Interior },
-            Piece { rows: behind, kind: Kind::Boundary },
+            Piece { rows: before, kind: RowKind::Boundary },
+            Piece { rows: all, kind: RowKind::Interior },
+            Piece { rows: behind, kind: RowKind::Boundary },
         ];
         pieces.into_iter().filter(|piece| !piece.rows.is_empty()).collect()
     }
@@ -270,7 +270,7 @@ mod tests {
             for region in &all {
                 let pieces = region.pieces(&all, depth);
                 let (whole, boundary): (Vec<_>, Vec<_>) =
-                    pieces.iter().partition(|p| p.kind == Kind::Interior);
+                    pieces.iter().partition(|p| p.kind == RowKind::Interior);
                 let [interior] = whole[..] else { panic!("{pieces:?}") };
                 if depth == 1 {
                     let starts = pieces.iter().map(|piece| piece.rows.start);

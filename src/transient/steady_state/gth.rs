@@ -16,7 +16,7 @@
 
 use crate::numerics::double_double::UNIT;
 use crate::parallel::*;
-use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::chain::recurrent_classes::ClosedClasses;
 use crate::transient::chain::transitions::{Transitions, exit_rate, places};
 use crate::transient::multilevel::by_residual;
 use crate::util::memory::expect_memory;
@@ -45,7 +45,7 @@ const LEAST: f64 = 1.2e-271;
 
 /// A chain, and the requested bound of its limit.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
+pub(crate) struct GthInput<'a> {
     pub(crate) transitions: &'a dyn Transitions,
     /// Power of two by which all rates are multiplied.
     pub(crate) scale: f64,
@@ -53,7 +53,7 @@ pub(crate) struct Given<'a> {
     pub(crate) enough: f64,
 }
 
-type Check<'a> = &'a mut dyn FnMut() -> crate::Result<()>;
+type Cancel<'a> = &'a mut dyn FnMut() -> crate::Result<()>;
 
 /// An order of some states for elimination.
 #[derive(Debug, Clone)]
@@ -166,8 +166,8 @@ impl Eliminated {
     ///
     /// `None` if all rates out of a state have underflowed. `check` is called regularly and may end
     /// the work with an error.
-    fn new(from: Given<'_>, order: &EliminationOrder, check: Check<'_>) -> crate::Result<Option<Self>> {
-        let Given { transitions, scale, .. } = from;
+    fn new(from: GthInput<'_>, order: &EliminationOrder, check: Cancel<'_>) -> crate::Result<Option<Self>> {
+        let GthInput { transitions, scale, .. } = from;
         let (m, band, stride) = (order.states.len(), order.band, order.stride());
         let place = places(transitions.states(), &order.states);
         let mut all = Self {
@@ -321,15 +321,15 @@ impl Eliminated {
 }
 
 /// An order of elimination for all reachable states of a chain.
-pub(crate) struct Plan {
+pub(crate) struct GthPlan {
     passing: EliminationOrder,
     /// For each closed class the state z that is kept, and the order of the others.
     classes: Vec<(usize, EliminationOrder)>,
 }
 
-impl Plan {
+impl GthPlan {
     /// Finds an order of elimination within the limits of time and memory, if there is one.
-    pub(crate) fn new(transitions: &dyn Transitions, classes: &Classes) -> Option<Self> {
+    pub(crate) fn new(transitions: &dyn Transitions, classes: &ClosedClasses) -> Option<Self> {
         let n = transitions.states();
         // The search for the order of a class reads all states.
         if n > MOST_BANDED || (n > MOST_STATES && classes.representatives.len() > MOST_CLASSES) {
@@ -363,11 +363,11 @@ impl Plan {
     /// the work with an error.
     pub(crate) fn limit(
         &self,
-        from: Given<'_>,
+        from: GthInput<'_>,
         initial: &[f64],
-        check: Check<'_>,
+        check: Cancel<'_>,
     ) -> crate::Result<Option<(Vec<f64>, f64)>> {
-        let Given { transitions, scale, .. } = from;
+        let GthInput { transitions, scale, .. } = from;
         let rates = Eliminated::new(from, &self.passing, check)?;
         let Some(rates) = rates.filter(|rates| rates.exact) else { return Ok(None) };
         let share = self.passing.states.iter().map(|&state| initial[state as usize]).collect();
@@ -414,10 +414,10 @@ type LimitAndBound = (Vec<(u32, f64)>, f64);
 ///
 /// `one` is the state in which excursions start and end.
 fn stationary(
-    from: Given<'_>,
+    from: GthInput<'_>,
     one: usize,
     order: &EliminationOrder,
-    check: Check<'_>,
+    check: Cancel<'_>,
 ) -> crate::Result<Option<LimitAndBound>> {
     if order.states.is_empty() {
         return Ok(Some((vec![(one as u32, 1.0)], 0.0)));
@@ -440,12 +440,12 @@ fn stationary(
 
 /// Computes the stationary distribution from excursions that start and end in state `one`.
 fn excursions(
-    from: Given<'_>,
+    from: GthInput<'_>,
     one: usize,
     order: &EliminationOrder,
-    check: Check<'_>,
+    check: Cancel<'_>,
 ) -> crate::Result<Option<LimitAndBound>> {
-    let Given { transitions, scale, enough } = from;
+    let GthInput { transitions, scale, enough } = from;
     let Some(rates) = Eliminated::new(from, order, check)? else { return Ok(None) };
     let mut row = Vec::new();
     transitions.outgoing(one, &mut row);

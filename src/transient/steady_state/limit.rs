@@ -6,19 +6,19 @@
 
 use std::ops::Range;
 
-use super::gth::{self, Given, Plan};
+use super::gth::{self, GthInput, GthPlan};
 use crate::transient::backward::absorption::until_absorption;
-use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::chain::recurrent_classes::ClosedClasses;
 use crate::transient::chain::{Absorbing, Reward};
-use crate::transient::checkpoint::Phase;
+use crate::transient::checkpoint::RunPhase;
 use crate::transient::multilevel;
 use crate::transient::problem::{Options, Problem};
-use crate::transient::session::Session;
+use crate::transient::session::RunSession;
 use crate::transient::solution::{Bound, RewardValue, TimeResult};
 use crate::{Invalid, Machine, Progress, Result, Status};
 
 /// Chain whose limit is computed, and this rank's states.
-pub(crate) struct Endless<'a> {
+pub(crate) struct LimitProblem<'a> {
     pub(crate) machine: &'a Machine,
     /// Problem; its rewards are restricted to this rank's states.
     pub(crate) problem: &'a Problem<'a>,
@@ -51,18 +51,18 @@ struct LimitDistribution {
     eliminated: usize,
 }
 
-impl Endless<'_> {
+impl LimitProblem<'_> {
     /// Computes the results for the infinite times with the indices `which`.
     ///
     /// If the observer interrupts, the checkpoint keeps the results of finite times.
-    pub(crate) fn run(&self, which: &[usize], session: &mut Session<'_, '_>) -> Result<Served> {
-        session.checkpointer.resume(|phase| matches!(phase, Phase::Finite).then_some(()))?;
-        session.checkpointer.save_if_due(|| Ok((Phase::Finite, Vec::new())))?;
+    pub(crate) fn run(&self, which: &[usize], session: &mut RunSession<'_, '_>) -> Result<Served> {
+        session.checkpointer.resume(|phase| matches!(phase, RunPhase::Finite).then_some(()))?;
+        session.checkpointer.save_if_due(|| Ok((RunPhase::Finite, Vec::new())))?;
         let found = self.serve(which, session);
-        session.checkpointer.save_on_interrupt(found, || Ok((Phase::Finite, Vec::new())))
+        session.checkpointer.save_on_interrupt(found, || Ok((RunPhase::Finite, Vec::new())))
     }
 
-    fn serve(&self, which: &[usize], session: &mut Session<'_, '_>) -> Result<Served> {
+    fn serve(&self, which: &[usize], session: &mut RunSession<'_, '_>) -> Result<Served> {
         let LimitDistribution { values, bound, terms, eliminated } = self.limit(session)?;
         let bound = Bound { rounding: bound + self.problem.initial.rounding(), ..Bound::default() };
         let (rewards, met) = self.rewards(&values, bound, session)?;
@@ -84,7 +84,7 @@ impl Endless<'_> {
     }
 
     /// Computes the limit on this rank's states.
-    fn limit(&self, session: &mut Session<'_, '_>) -> Result<LimitDistribution> {
+    fn limit(&self, session: &mut RunSession<'_, '_>) -> Result<LimitDistribution> {
         let ranks = self.machine.ranks;
         let initial = ranks.gather_to_root(self.initial);
         let found = if ranks.is_root() { self.on_host(&initial, session).map(Some) } else { Ok(None) };
@@ -105,15 +105,15 @@ impl Endless<'_> {
     }
 
     /// Computes the limit from the initial probabilities of all states.
-    fn on_host(&self, initial: &[f64], session: &mut Session<'_, '_>) -> Result<LimitDistribution> {
+    fn on_host(&self, initial: &[f64], session: &mut RunSession<'_, '_>) -> Result<LimitDistribution> {
         let (transitions, epsilon) = (self.problem.transitions, self.options.epsilon);
         let plan = match transitions.states() <= gth::MOST_BANDED {
-            true => Plan::new(transitions, &Classes::new(transitions, initial, initial)),
+            true => GthPlan::new(transitions, &ClosedClasses::new(transitions, initial, initial)),
             false => None,
         };
         // Any distribution has an l1 error of at most 2.
         let mut best = LimitDistribution { values: initial.to_vec(), bound: 2.0, terms: 0, eliminated: 0 };
-        let short = plan.as_ref().is_some_and(Plan::is_short);
+        let short = plan.as_ref().is_some_and(GthPlan::is_short);
         if let Some(plan) = plan.as_ref().filter(|_| short) {
             best = best.or(self.eliminated(plan, initial, session)?);
         }
@@ -135,12 +135,12 @@ impl Endless<'_> {
     /// Computes the limit by elimination; `None` if it fails.
     fn eliminated(
         &self,
-        plan: &Plan,
+        plan: &GthPlan,
         initial: &[f64],
         observer: &mut dyn Progress,
     ) -> Result<Option<LimitDistribution>> {
         let transitions = self.problem.transitions;
-        let from = Given { transitions, scale: self.scale, enough: self.options.epsilon };
+        let from = GthInput { transitions, scale: self.scale, enough: self.options.epsilon };
         let found = plan.limit(from, initial, &mut || observer.progress(0, 0))?;
         let eliminated = transitions.states();
         Ok(found.map(|(values, bound)| LimitDistribution { values, bound, terms: 0, eliminated }))
@@ -197,7 +197,7 @@ impl Endless<'_> {
         if self.machine.ranks.is_distributed() {
             return refused(rewards[0], "several ranks are not supported");
         }
-        let classes = Classes::new(transitions, self.initial, self.initial);
+        let classes = ClosedClasses::new(transitions, self.initial, self.initial);
         let class = classes.of_states(transitions);
         let closed: Vec<u32> =
             (0..class.len() as u32).filter(|&state| class[state as usize].is_some()).collect();

@@ -10,11 +10,11 @@ use crate::Result;
 use crate::kernel::Number;
 use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::sparse::BLOCK;
-use crate::transient::partition::subdomain::Kind;
+use crate::transient::partition::subdomain::RowKind;
 
 /// Consecutive rows on a lane, with their share of every vector.
 #[derive(Debug)]
-pub struct Part<T> {
+pub struct LanePart<T> {
     /// Index of the lane that stores the part, among this rank's lanes.
     pub lane: usize,
     /// Own rows, by global index.
@@ -33,7 +33,7 @@ pub struct Part<T> {
     pub chunks: Vec<Chunk<T>>,
 }
 
-impl<T: Number> Part<T> {
+impl<T: Number> LanePart<T> {
     /// Returns the index of the first own row among the computed rows.
     pub fn ghosts(&self) -> usize {
         self.rows.start - self.computed.start
@@ -50,7 +50,7 @@ impl<T: Number> Part<T> {
         lane: &Lane,
         stage: &Stage,
         source: usize,
-        sum: &Sum<'_>,
+        sum: &StepSum<'_>,
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for chunk in self.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
@@ -71,7 +71,7 @@ impl<T: Number> Part<T> {
 #[derive(Debug, Clone)]
 pub struct Chunk<T> {
     /// Boundary or interior rows.
-    pub kind: Kind,
+    pub kind: RowKind,
     /// First row, counted from the part's first computed row.
     pub first: usize,
     /// Number of rows.
@@ -80,7 +80,7 @@ pub struct Chunk<T> {
 }
 
 /// The sum that a step's kernel updates: weights w_k times iterates x_k over `window`.
-pub(crate) struct Sum<'a> {
+pub(crate) struct StepSum<'a> {
     /// 1/α (α: uniformization rate), followed by Poisson weights, the first one for step `weights`.
     pub(crate) scalars: Arg<'a>,
     pub(crate) acc: Arg<'a>,
@@ -134,9 +134,9 @@ impl<T: Number> Chunk<T> {
     pub(crate) fn step(
         &self,
         lane: &Lane,
-        part: &Part<T>,
+        part: &LanePart<T>,
         source: usize,
-        sum: &Sum<'_>,
+        sum: &StepSum<'_>,
         rows: Range<usize>,
     ) -> Result<Launch> {
         let all = rows.start == 0;

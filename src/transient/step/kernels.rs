@@ -12,13 +12,13 @@
 //!
 //! [pattern]: super::pattern_kernel::STEP_PATTERN
 
-use super::rows::{Rows, Shared, each, steps};
+use super::rows::{StepArgs, StepRows, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::gather::{Columns, prefetch};
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
 use crate::kernel::{Kernel, Number, Precision, kernel};
 use crate::sparse::HEADER;
-use crate::sparse::spmv_cpu::{Entries, Matrix, Plain, ell, plus_product, tails};
+use crate::sparse::spmv_cpu::{ChunkMatrix, Entries, Plain, ell, plus_product, tails};
 use crate::util::inline_array::array;
 
 steps! {
@@ -69,7 +69,7 @@ struct Packed<'a, T> {
     column_bits: u32,
 }
 
-impl<T: Number> Matrix<T> for Packed<'_, T> {
+impl<T: Number> ChunkMatrix<T> for Packed<'_, T> {
     #[inline(always)]
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let words = self.entries.of(ell(self.slices, slice));
@@ -95,10 +95,10 @@ pub(super) struct Sliced<'a, T, M> {
     pub(crate) matrix: M,
     pub(crate) first: usize,
     pub(crate) x: &'a [T],
-    pub(crate) rows: Rows<'a, T>,
+    pub(crate) rows: StepRows<'a, T>,
 }
 
-impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
+impl<T: Number, M: ChunkMatrix<T>> Body for Sliced<'_, T, M> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let mut sums = [T::NONE; SLICE];
@@ -144,7 +144,7 @@ struct Interleaved<'a, T, const K: usize, const ROWS: usize> {
     /// Exit rates of the rows.
     exit: &'a [T],
     /// Elements of the rows, without exit rates.
-    rows: Rows<'a, T>,
+    rows: StepRows<'a, T>,
 }
 
 impl<T: Number, const K: usize, const ROWS: usize> Body for Interleaved<'_, T, K, ROWS> {
@@ -223,10 +223,10 @@ fn interleaved<T: Number, const K: usize, const ROWS: usize>(
     call: &Call<'_>,
     matrix: Plain<'_, T>,
     derivatives: Option<&[u32]>,
-    shared: Shared<'_, T>,
+    shared: StepArgs<'_, T>,
 ) {
     let exit = &shared.exit[shared.p.first_row as usize / K..];
-    let (x, elements) = (shared.x.as_chunks::<K>().0, Shared { exit: &[], ..shared });
+    let (x, elements) = (shared.x.as_chunks::<K>().0, StepArgs { exit: &[], ..shared });
     // Whole slices.
     each(call, BLOCK.next_multiple_of(SLICE * K), elements, |first, rows| {
         let (first, count) = (first / K, rows.y.len() / K);
@@ -241,7 +241,7 @@ fn step_packed<T: Number>(call: &Call<'_>, p: step_packed::Params, b: step_packe
     sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, b.shared(&p));
 }
 
-fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, shared: Shared<'_, T>) {
+fn sliced<T: Number>(call: &Call<'_>, matrix: impl ChunkMatrix<T>, shared: StepArgs<'_, T>) {
     let x = shared.x;
     each(call, BLOCK, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
 }

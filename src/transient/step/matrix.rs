@@ -12,7 +12,7 @@ use crate::ranks::Ranks;
 use crate::sparse::dictionary_search::{self, Repetition, most_values};
 use crate::sparse::pattern_tiles;
 use crate::sparse::patterns::Patterns;
-use crate::sparse::{BLOCK, Coded, CsrMatrix, Dictionary, Hyb, Layout, MatrixFormat, Repeats};
+use crate::sparse::{BLOCK, Coded, CsrMatrix, Dictionary, Hyb, HybLayout, MatrixFormat, Repeats};
 use crate::sparse::{SLICE, column_bits, cut};
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
@@ -37,7 +37,7 @@ const MOST_MISSED: f64 = 1.0 / 256.0;
 
 impl MatrixInfo {
     /// Describes the layout of a chain's matrix and its partition over lanes.
-    pub(crate) fn new(layout: &Layout, partition: &Partition) -> Self {
+    pub(crate) fn new(layout: &HybLayout, partition: &Partition) -> Self {
         Self {
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
             halo: partition.own_regions().iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
@@ -55,7 +55,7 @@ impl MatrixInfo {
     /// are computed here as well do not count.
     pub(crate) fn count_entries(
         &mut self,
-        layout: &Layout,
+        layout: &HybLayout,
         first: usize,
         rows: &Range<usize>,
         lengths: &[u32],
@@ -94,7 +94,7 @@ impl MatrixInfo {
 
 /// The matrix of a part, stored on its lane.
 #[derive(Debug, Clone)]
-pub(crate) struct Matrix<T> {
+pub(crate) struct PartMatrix<T> {
     pub(crate) chunks: Vec<Chunk<T>>,
     /// Exit rates of the computed rows; a placeholder if the patterns contain them.
     pub(crate) exit: Buffer<T>,
@@ -104,14 +104,14 @@ pub(crate) struct Matrix<T> {
 }
 
 /// Computed rows of a part, and the data from which its matrix is built.
-pub(crate) struct Source<'a, T> {
+pub(crate) struct MatrixSource<'a, T> {
     pub(super) lane: &'a Lane,
     transitions: &'a dyn Transitions,
     pub(super) statistics: &'a MatrixStatistics<T>,
     pub(super) region: &'a Region,
     pieces: Vec<Piece>,
     /// Layout of the computed rows.
-    layout: Layout,
+    layout: HybLayout,
     exit: &'a [T],
     /// Computed rows that equal other rows.
     repeats: Repeats,
@@ -146,12 +146,12 @@ impl<T> Choice<T> {
 }
 
 /// Returns the layout of column `c` of the derivatives, of which `width` are side by side.
-fn derivative_layout(derivatives: &CsrMatrix, rows: &Range<usize>, width: usize, c: usize) -> Layout {
+fn derivative_layout(derivatives: &CsrMatrix, rows: &Range<usize>, width: usize, c: usize) -> HybLayout {
     let length = |row: usize| derivatives.row(row * width + c).0.len() as u32;
-    Layout::new(&rows.clone().map(length).collect::<Vec<_>>(), size_of::<f64>() as u64)
+    HybLayout::new(&rows.clone().map(length).collect::<Vec<_>>(), size_of::<f64>() as u64)
 }
 
-impl<'a, T: Number> Source<'a, T> {
+impl<'a, T: Number> MatrixSource<'a, T> {
     /// Prepares the rows of one region.
     ///
     /// `statistics` and `layout` are those of the chain's computed rows.
@@ -159,7 +159,7 @@ impl<'a, T: Number> Source<'a, T> {
         lane: &'a Lane,
         transitions: &'a dyn Transitions,
         statistics: &'a MatrixStatistics<T>,
-        layout: &Layout,
+        layout: &HybLayout,
         region: &'a Region,
         regions: &[Region],
         halo_depth: usize,
@@ -244,7 +244,7 @@ impl<'a, T: Number> Source<'a, T> {
     ///
     /// # Errors
     /// A requested format that does not fit the matrix; lack of memory.
-    pub(crate) fn build(&self, format: MatrixFormat) -> Result<Matrix<T>> {
+    pub(crate) fn build(&self, format: MatrixFormat) -> Result<PartMatrix<T>> {
         let (choice, passed_over) = self.choose(format)?;
         // Lack of memory is reported before minutes of building, not after.
         self.need(choice.format(), self.bytes(&choice)).expect()?;
@@ -261,7 +261,7 @@ impl<'a, T: Number> Source<'a, T> {
             bytes += stored.bytes();
             chunks.push(Chunk { kind: piece.kind, first, rows: count, stored });
         }
-        Ok(Matrix { chunks, exit, format, passed_over, bytes })
+        Ok(PartMatrix { chunks, exit, format, passed_over, bytes })
     }
 
     /// Returns ranges of computed rows, counted from 0, that are built at once, with their
@@ -383,7 +383,7 @@ impl<'a, T: Number> Source<'a, T> {
         let width = |row: usize| self.layout.widths[row / SLICE];
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (repeats, exit, own) = (&self.repeats, self.exit, self.region.left);
-        let rows = dictionary_search::Rows { repeats, own, exit, width: &width, row };
+        let rows = dictionary_search::RowSet { repeats, own, exit, width: &width, row };
         dictionary_search::find(&rows, most_values(self.region.len()))
     }
 
@@ -447,9 +447,9 @@ impl<'a, T: Number> Source<'a, T> {
 }
 
 /// Returns the layout of a range of rows.
-fn layout_of(layout: &Layout, rows: Range<usize>) -> Layout {
+fn layout_of(layout: &HybLayout, rows: Range<usize>) -> HybLayout {
     let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
-    Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() }
+    HybLayout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() }
 }
 
 /// Packs `number(id)` of each id into 32-bit words, several to a word.
@@ -464,7 +464,7 @@ fn words<I: bytemuck::Pod + Send>(ids: &[u16], number: impl Fn(u16) -> I + Sync)
 ///
 /// A chunk has at least one block of rows. So a chain with rows of hundreds of millions of entries
 /// does not fit.
-fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, entry: u64) -> Result<()> {
+fn check_chunk(layout: &HybLayout, chunk: &Range<usize>, lane: &Lane, entry: u64) -> Result<()> {
     let ell: u64 = layout.widths[chunk.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
     let entries = ell + layout.tails[chunk.clone()].iter().map(|&t| u64::from(t)).sum::<u64>();
     expect_entries(entries, lane, entry, || {

@@ -10,11 +10,11 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-use super::rows::{Rows, each, steps};
+use super::rows::{StepRows, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::{At, Body, dispatch};
 use crate::kernel::{Number, Precision, kernel};
-use crate::sparse::pattern_tiles::{Key, PLACES, TILE, place};
+use crate::sparse::pattern_tiles::{PLACES, TILE, TileKey, place};
 use crate::sparse::patterns::Tables;
 use crate::sparse::spmv_cpu::{plus_product, tail};
 use crate::util::inline_array::array;
@@ -48,7 +48,7 @@ impl Ids<'_> {
     }
 
     #[inline(always)]
-    fn tile(self, row: usize) -> Key {
+    fn tile(self, row: usize) -> TileKey {
         match self {
             Self::Bytes(ids) => {
                 let ids = &ids[row..][..TILE];
@@ -62,7 +62,7 @@ impl Ids<'_> {
 /// Tile of sixteen rows, decoded from their patterns into offsets and values.
 #[derive(Clone, Copy)]
 struct Tile<T> {
-    key: Key,
+    key: TileKey,
     /// Start of the tile's data in the cache's `offsets` and `values`.
     region: usize,
     /// End of the offsets for each of a row's [`SUMS`]; `None` if computed row by row.
@@ -88,7 +88,7 @@ impl<T: Number> Tiles<T> {
 
     /// Returns the tile with the row patterns `key`, from the cache or newly decoded.
     #[inline(always)]
-    fn find(&mut self, key: &Key, tables: Tables<'_, T>) -> &Tile<T> {
+    fn find(&mut self, key: &TileKey, tables: Tables<'_, T>) -> &Tile<T> {
         let place = place(key);
         if !matches!(&self.places[place], Some(tile) if tile.key == *key) {
             self.work_out(place, key, tables);
@@ -98,7 +98,7 @@ impl<T: Number> Tiles<T> {
 
     #[cold]
     #[inline(never)]
-    fn work_out(&mut self, place: usize, key: &Key, tables: Tables<'_, T>) {
+    fn work_out(&mut self, place: usize, key: &TileKey, tables: Tables<'_, T>) {
         let region = match &self.places[place] {
             Some(evicted) => evicted.region,
             None => {
@@ -160,7 +160,7 @@ struct Patterned<'a, T> {
     /// Index of the chunk's row 0 in x.
     base: usize,
     x: &'a [T],
-    rows: Rows<'a, T>,
+    rows: StepRows<'a, T>,
     tiles: &'a mut Tiles<T>,
 }
 

@@ -36,10 +36,10 @@ macro_rules! steps {
 
         impl<'a, T> $name::Bindings<'a, T> {
             /// Returns the arrays of a step without its matrix.
-            pub(crate) fn shared(self, p: &$name::Params) -> $crate::transient::step::rows::Shared<'a, T> {
+            pub(crate) fn shared(self, p: &$name::Params) -> $crate::transient::step::rows::StepArgs<'a, T> {
                 let $name::Params { step, window_first, window_end, weights, rows, .. } = *p;
                 let $name::Params { first_row, own, begin, .. } = *p;
-                $crate::transient::step::rows::Shared {
+                $crate::transient::step::rows::StepArgs {
                     p: $crate::transient::step::rows::StepParams {
                         step, window_first, window_end, weights, rows, first_row, own, begin
                     },
@@ -68,7 +68,7 @@ pub(crate) struct StepParams {
 }
 
 /// Arguments shared by the steps of all formats, without the matrix.
-pub(crate) struct Shared<'a, T> {
+pub(crate) struct StepArgs<'a, T> {
     pub(crate) p: StepParams,
     pub(super) exit: &'a [T],
     pub(super) scalars: &'a [T],
@@ -83,7 +83,7 @@ pub(super) const SOME: &[(&str, f64)] = &[("SOME", 1.0)];
 pub(super) const RECURRENCE: &[(&str, f64)] = &[("RECURRENCE", 1.0)];
 
 /// Vectors of a step, restricted to the rows that it computes.
-pub(crate) struct Rows<'a, T> {
+pub(crate) struct StepRows<'a, T> {
     /// Exit rates E of the rows.
     pub(crate) exit: &'a [T],
     /// Elements of x for these rows.
@@ -97,7 +97,7 @@ pub(crate) struct Rows<'a, T> {
     pub(crate) recurrence: bool,
 }
 
-impl<T: Number> Rows<'_, T> {
+impl<T: Number> StepRows<'_, T> {
     /// Completes a step for the rows `here`, from their sums s = Σ rate × x over transitions in
     /// and their exit rates E.
     ///
@@ -143,7 +143,7 @@ impl<T: Number> Rows<'_, T> {
     }
 }
 
-/// Number of rows that [`Rows::finish`] computes at once.
+/// Number of rows that [`StepRows::finish`] computes at once.
 const GROUP: usize = 16;
 
 /// Returns the first `N` numbers.
@@ -161,10 +161,10 @@ pub(crate) fn weighted<T: Number, const LEVEL: u8>(w: T, a: T, sum: T) -> T {
 pub(crate) fn each<T: Number>(
     call: &Call<'_>,
     size: usize,
-    shared: Shared<'_, T>,
-    body: impl Fn(usize, Rows<'_, T>) + Sync,
+    shared: StepArgs<'_, T>,
+    body: impl Fn(usize, StepRows<'_, T>) + Sync,
 ) {
-    let Shared { p, exit, scalars, x, y, acc } = shared;
+    let StepArgs { p, exit, scalars, x, y, acc } = shared;
     let (own, begin) = (p.own as usize, p.begin as usize);
     let rows = p.rows as usize - begin;
     let first_row = p.first_row as usize + begin;
@@ -176,7 +176,7 @@ pub(crate) fn each<T: Number>(
         let here = first..first + y.len();
         let exit = exit.get(here.clone()).unwrap_or_default();
         let (own, inverse_alpha) = (&own_x[here], scalars[0]);
-        body(begin + first, Rows { exit, own, y, acc, inverse_alpha, recurrence });
+        body(begin + first, StepRows { exit, own, y, acc, inverse_alpha, recurrence });
     };
     let y = &mut y[own + first_row..][..rows];
     match terms(p.step, p.window_first..p.window_end, p.weights) {
@@ -200,12 +200,12 @@ pub(crate) fn each<T: Number>(
 /// Poisson terms that step k adds to its sum: w_k x_k, and possibly that of step k + 1.
 ///
 /// Adding two terms at once saves a pass over the accumulator.
-pub(crate) struct Terms {
+pub(crate) struct PoissonTerms {
     weight: usize,
     both: bool,
 }
 
-impl Terms {
+impl PoissonTerms {
     /// Returns the weight of this step's term, and that of the next if added, from `scalars`.
     pub(crate) fn weights<T: Number>(&self, scalars: &[T]) -> (T, Option<T>) {
         (scalars[self.weight], self.both.then(|| scalars[self.weight + 1]))
@@ -216,8 +216,8 @@ impl Terms {
 ///
 /// Even steps also add the next step's term. Odd steps add their own only if the step before did
 /// not.
-pub(crate) fn terms(k: u32, window: std::ops::Range<u32>, weights: u32) -> Option<Terms> {
+pub(crate) fn terms(k: u32, window: std::ops::Range<u32>, weights: u32) -> Option<PoissonTerms> {
     let even = k.is_multiple_of(2);
     let open = window.contains(&k) && (even || k == window.start);
-    open.then(|| Terms { weight: (1 + k - weights) as usize, both: even && k + 1 < window.end })
+    open.then(|| PoissonTerms { weight: (1 + k - weights) as usize, both: even && k + 1 < window.end })
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::Result;
 use crate::lane::Launch;
-use crate::transient::partition::subdomain::Kind;
+use crate::transient::partition::subdomain::RowKind;
 
 /// Stage of a step: group of rows that is launched together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,10 +27,10 @@ pub(crate) enum Stage {
 
 impl Stage {
     /// Returns the kind of rows that the stage computes.
-    pub(crate) fn kind(&self) -> Option<Kind> {
+    pub(crate) fn kind(&self) -> Option<RowKind> {
         match self {
-            Self::Boundary | Self::SendRows => Some(Kind::Boundary),
-            Self::Interior | Self::Own | Self::Rows(_) => Some(Kind::Interior),
+            Self::Boundary | Self::SendRows => Some(RowKind::Boundary),
+            Self::Interior | Self::Own | Self::Rows(_) => Some(RowKind::Interior),
             Self::Rest => None,
         }
     }

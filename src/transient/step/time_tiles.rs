@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::Result;
-use crate::lane::{Batch, Lane, Launch, Program};
+use crate::lane::{Lane, LaneBatch, Launch, Program};
 use crate::parallel::*;
 use crate::transient::chain::transitions::Transitions;
 
@@ -115,7 +115,7 @@ impl TimeTiles {
                 let launches: Vec<_> = self.order().flat_map(of_tile).collect();
                 // An interruption waits for the time of a step.
                 for some in launches.chunks(launches.len().div_ceil(self.depth as usize)) {
-                    lane.submit(&Batch { launches: some.to_vec(), ..Batch::default() }, k)?;
+                    lane.submit(&LaneBatch { launches: some.to_vec(), ..LaneBatch::default() }, k)?;
                     watch(done)?;
                 }
             } else {

@@ -7,15 +7,15 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::chunk::{Chunk, Part, Sum};
-use super::matrix::{Choice, Source};
+use super::chunk::{Chunk, LanePart, StepSum};
+use super::matrix::{Choice, MatrixSource};
 use crate::Result;
 use crate::kernel::Number;
 use crate::kernel::cpu::PARALLEL_ITEMS;
 use crate::lane::Program;
 use crate::parallel::*;
 use crate::sparse::BLOCK;
-use crate::transient::partition::subdomain::Kind;
+use crate::transient::partition::subdomain::RowKind;
 
 /// Maximum number of rows of a trial.
 ///
@@ -37,7 +37,7 @@ const SMALL: (u64, u64) = (3, 16);
 const WHOLE: (u64, u64) = (6, 2);
 const PARTIAL: (u64, u64) = (6, 1);
 
-impl<T: Number> Source<'_, T> {
+impl<T: Number> MatrixSource<'_, T> {
     /// Returns the number of bytes that are read between two steps of the trial of a format.
     fn others(&self, choice: &Choice<T>, count: usize) -> usize {
         let vectors = 3 * T::PRECISION.bytes() * self.rows() as u64;
@@ -59,7 +59,7 @@ impl<T: Number> Source<'_, T> {
         let others = vec![1u64; others / size_of::<u64>()];
         let vector = |len| lane.alloc("a vector of a trial", len);
         // Untouched memory of these vectors takes no pages.
-        let mut part = Part {
+        let mut part = LanePart {
             lane: 0,
             rows: self.region.rows.clone(),
             computed: self.region.computed.clone(),
@@ -72,11 +72,11 @@ impl<T: Number> Source<'_, T> {
         let (scalars, acc) = (lane.alloc_with("scalars", &[self.statistics.inverse_alpha])?, vector(1)?);
         for choice in choices {
             let stored = self.stored(choice, first..first + count)?;
-            part.chunks.push(Chunk { kind: Kind::Interior, first, rows: count, stored });
+            part.chunks.push(Chunk { kind: RowKind::Interior, first, rows: count, stored });
         }
         let step = |chunk: &Chunk<T>, source| {
             let (scalars, acc, window) = (scalars.arg(), acc.arg(), 0..0);
-            let sum = Sum { scalars, acc, window, weights: 0, recurrence: false };
+            let sum = StepSum { scalars, acc, window, weights: 0, recurrence: false };
             chunk.step(lane, &part, source, &sum, 0..count)
         };
         let pairs = part.chunks.iter().map(|chunk| Ok([step(chunk, 0)?, step(chunk, 1)?]));

@@ -5,7 +5,7 @@ pub(crate) use super::kernels::{RECURRENCE_COLUMNS, STEP, STEP_COLUMNS, STEP_DER
 use super::kernels::{STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_RECURRENCE, STEP_SOME};
 pub(crate) use super::pattern_kernel::STEP_PATTERN;
 use super::pattern_kernel::{STEP_PATTERN_RECURRENCE, STEP_PATTERN_SOME};
-use super::rows::{Rows, terms, weighted};
+use super::rows::{StepRows, terms, weighted};
 pub(crate) use crate::kernel::block_sums::{BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM};
 pub(crate) use crate::kernel::block_sums::{block_defect, block_dot, block_norm, block_sum};
 use crate::kernel::cpu::simd::{Body, dispatch};
@@ -95,7 +95,7 @@ fn sweep<T: Number>(call: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>
         let acc = acc.as_deref_mut().filter(|_| window.contains(&k)).map(|acc| (acc, weight(), None));
         let inverse_alpha = scalars[0];
         let (own, y) = (&*from, &mut *to);
-        let rows = Rows { exit, own, y, acc, inverse_alpha, recurrence: false };
+        let rows = StepRows { exit, own, y, acc, inverse_alpha, recurrence: false };
         dispatch(Sliced { matrix: Plain { slices, columns, values }, first: 0, x: own, rows });
         std::mem::swap(&mut from, &mut to);
     }
@@ -106,13 +106,13 @@ fn sweep<T: Number>(call: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>
 }
 
 /// Operation acc += w x, or acc += w x + w' y with the next iterate y and the weights w, w'.
-struct Add<'a, T> {
+struct Accumulate<'a, T> {
     x: (&'a [T], T),
     y: Option<(&'a [T], T)>,
     acc: &'a mut [T],
 }
 
-impl<T: Number> Body for Add<'_, T> {
+impl<T: Number> Body for Accumulate<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let (x, weight) = self.x;
@@ -138,7 +138,7 @@ fn accumulate<T: Number>(call: &Call<'_>, p: accumulate::Params, b: accumulate::
     let (x, y) = (&b.x[own..][..rows], &b.y[own..][..rows]);
     blocks(call, &mut b.acc[..rows], |first, acc| {
         let here = first..first + acc.len();
-        dispatch(Add { x: (&x[here.clone()], weight), y: next.map(|next| (&y[here], next)), acc });
+        dispatch(Accumulate { x: (&x[here.clone()], weight), y: next.map(|next| (&y[here], next)), acc });
     });
 }
 

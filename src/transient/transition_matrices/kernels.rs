@@ -1,7 +1,7 @@
 //! Kernels for many small chains, and their CPU implementations.
 
 use super::super::chain::transitions::exit_rate;
-use super::{Exponential, MATRICES, Step, squarings_of, steps};
+use super::{ChainExponential, MATRICES, Step, squarings_of, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::dispatch;
 use crate::kernel::{Kernel, Real, kernel};
@@ -83,7 +83,7 @@ fn run<'a, T: Real>(p: Step, steps: impl Fn(u32) -> &'a [Step], b: exponential_s
     let chains = (first..first + p.chains as usize).zip(results).map(|(chain, p)| {
         let (alpha, time) = (b.alpha[chain], b.times[chain]);
         let squarings = squarings_of((alpha * time).wide());
-        Exponential {
+        ChainExponential {
             n,
             q: &b.q[chain * size..][..size],
             exit: &b.exit[chain * n..][..n],

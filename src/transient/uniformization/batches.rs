@@ -3,11 +3,11 @@
 use super::run::{RunOutcome, Uniformization};
 use crate::Result;
 use crate::kernel::{Number, Precision};
-use crate::transient::checkpoint::{Phase, TimeProgress};
-use crate::transient::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
+use crate::transient::checkpoint::{RunPhase, TimeProgress};
+use crate::transient::context::{Context, DEFAULT_VECTORS, DueTime, scaled, unscaled, vector_capacity};
 use crate::transient::iteration::Iteration;
-use crate::transient::iteration::schedule::Planned;
-use crate::transient::session::Session;
+use crate::transient::iteration::schedule::PlannedTime;
+use crate::transient::session::RunSession;
 use crate::transient::solution::{Bound, Expansion, TimeResult};
 
 /// Totals over the uniformization runs for all finite times.
@@ -21,20 +21,20 @@ pub(crate) struct UniformizationOutcome {
 /// Computes the results for finite times in as few runs as memory for accumulators allows.
 pub(crate) fn uniformize<T: Number>(
     context: &Context<'_, T>,
-    times: &[Due],
-    session: &mut Session<'_, '_>,
+    times: &[DueTime],
+    session: &mut RunSession<'_, '_>,
 ) -> Result<UniformizationOutcome> {
     let problem = context.problem;
-    let mut planned: Vec<Planned> = times.iter().map(|&due| Planned::new(context, due)).collect();
+    let mut planned: Vec<PlannedTime> = times.iter().map(|&due| PlannedTime::new(context, due)).collect();
     // Windows open in this order, which may differ from that of times: shares of ε differ.
     planned.sort_by_key(|time| time.window.left);
-    let of = |phase| if let Phase::Uniformization(state) = phase { Some(state) } else { None };
+    let of = |phase| if let RunPhase::Uniformization(state) = phase { Some(state) } else { None };
     let mut resumed = session.checkpointer.resume(of)?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
     let rewards = scaled(context);
     let mut all: Option<Expansion> = None;
     while !planned.is_empty() {
-        let most = planned.iter().map(Planned::right).max().unwrap_or(0);
+        let most = planned.iter().map(PlannedTime::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
         let inverse_alpha = context.statistics.inverse_alpha;
         let mut iteration =
@@ -70,7 +70,7 @@ pub(crate) fn uniformize<T: Number>(
             if left_over.contains(&place) {
                 let rewards = vec![(0.0, 0.0); problem.rewards.len()];
                 let progress = TimeProgress { rewards, steady_state: 0.0, ..time.progress };
-                again.push(Planned { progress, ..time });
+                again.push(PlannedTime { progress, ..time });
             } else {
                 session.serve(time.due.index, finish(context, &time, &rewards));
             }
@@ -80,7 +80,7 @@ pub(crate) fn uniformize<T: Number>(
     Ok(UniformizationOutcome { terms, expansion: all })
 }
 
-fn finish<T: Number>(context: &Context<'_, T>, time: &Planned, rewards: &[(&[f64], f64)]) -> TimeResult {
+fn finish<T: Number>(context: &Context<'_, T>, time: &PlannedTime, rewards: &[(&[f64], f64)]) -> TimeResult {
     let len = if time.is_averaged() { 0 } else { time.window.terms() };
     let weights = if time.is_averaged() { 0.0 } else { context.statistics.weights_rounding(&time.window) };
     // The masses by which weights were divided are known to ten roundings or better.

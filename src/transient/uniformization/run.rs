@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 use std::thread::{Builder, JoinHandle};
 
 use crate::kernel::{Number, Precision};
-use crate::transient::backward::values::{Equations, System};
-use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::backward::values::{Equations, TransientSystem};
+use crate::transient::chain::recurrent_classes::ClosedClasses;
 use crate::transient::chebyshev;
-use crate::transient::checkpoint::{Phase, Resumed, TimeProgress, UniformizationState};
-use crate::transient::context::{Context, Due};
+use crate::transient::checkpoint::{Resumed, RunPhase, TimeProgress, UniformizationState};
+use crate::transient::context::{Context, DueTime};
 use crate::transient::iteration::extrapolation::{Extrapolation, transient_classes};
 use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares, error_contribution, speed};
-use crate::transient::iteration::schedule::{ErrorBudget, Planned};
-use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touched};
+use crate::transient::iteration::schedule::{ErrorBudget, PlannedTime};
+use crate::transient::iteration::{Accumulators, IterateSum, Iteration, Which, touched};
 use crate::transient::krylov::exponential::{self, Budget};
 use crate::transient::numerics::chebyshev_coefficients::products;
 use crate::transient::problem::Method;
-use crate::transient::session::Session;
+use crate::transient::session::RunSession;
 use crate::transient::solution::{Expansion, Stopped};
 use crate::{Progress, Result};
 
@@ -47,7 +47,7 @@ const NEGLIGIBLE: f64 = 0.1;
 struct Open<T> {
     /// Index among the `planned` times of the run.
     place: usize,
-    target: Target<T>,
+    target: IterateSum<T>,
     /// Step of the first stored weight.
     from: u64,
     /// Mass of an iterate by which the weights were divided; 1 unless in single precision.
@@ -58,12 +58,12 @@ impl UniformizationState {
     /// Returns true if the stored state belongs to the `planned` times.
     pub(crate) fn fits(
         &self,
-        planned: &[Planned],
+        planned: &[PlannedTime],
         vectors: &[Vec<f64>],
         states: usize,
         wanted: bool,
     ) -> bool {
-        let same = |(kept, time): (&TimeProgress, &Planned)| {
+        let same = |(kept, time): (&TimeProgress, &PlannedTime)| {
             kept.index == time.due.index && kept.rewards.len() == time.progress.rewards.len()
         };
         let within = |&(place, from, _): &(usize, u64, f64)| {
@@ -87,7 +87,7 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     context: &'a Context<'a, T>,
     iteration: Iteration<'a, T>,
     /// Requested times, ascending by the first step of their windows.
-    planned: &'p mut [Planned],
+    planned: &'p mut [PlannedTime],
     /// Indices of planned times with windows that have not opened.
     waiting: VecDeque<usize>,
     open: Vec<Open<T>>,
@@ -152,12 +152,12 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     pub(crate) fn new(
         context: &'a Context<'a, T>,
         iteration: Iteration<'a, T>,
-        planned: &'p mut [Planned],
+        planned: &'p mut [PlannedTime],
         accumulators: usize,
         before: u64,
     ) -> Self {
         let vectors = context.problem.vectors;
-        let end = planned.iter().map(Planned::right).max().unwrap_or(0);
+        let end = planned.iter().map(PlannedTime::right).max().unwrap_or(0);
         let worth = context.options.method != Method::Uniformization
             && !context.costs.is_short(end)
             && affordable_checks(context, end) >= 1.0;
@@ -194,7 +194,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     pub(crate) fn resume(
         context: &'a Context<'a, T>,
         mut iteration: Iteration<'a, T>,
-        planned: &'p mut [Planned],
+        planned: &'p mut [PlannedTime],
         kept: Resumed<UniformizationState>,
     ) -> Result<Self> {
         let Resumed { state, vectors: values } = kept;
@@ -214,7 +214,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     }
 
     /// Returns the state for [`resume`](Self::resume); `until` is the step of the next decision.
-    fn state(&self, until: Option<u64>) -> Result<(Phase, Vec<Vec<f64>>)> {
+    fn state(&self, until: Option<u64>) -> Result<(RunPhase, Vec<Vec<f64>>)> {
         let mut values = vec![self.iteration.snapshot()?];
         if self.vectors {
             for o in &self.open {
@@ -232,19 +232,19 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             open: self.open.iter().map(|o| (o.place, o.from, o.divisor)).collect(),
             planned: self.planned.iter().map(|time| time.progress.clone()).collect(),
         };
-        Ok((Phase::Uniformization(state), values))
+        Ok((RunPhase::Uniformization(state), values))
     }
 
     const SINGLE: bool = matches!(T::PRECISION, Precision::F32);
 
     /// Computes the results for the planned times that have accumulators.
-    pub(crate) fn run(mut self, session: &mut Session<'_, '_>) -> Result<RunOutcome> {
+    pub(crate) fn run(mut self, session: &mut RunSession<'_, '_>) -> Result<RunOutcome> {
         let steps = self.iterate(session)?;
         Ok(RunOutcome { steps, left_over: self.left_over, expansion: self.expansion })
     }
 
     /// Takes steps until all times have results; returns the matrix–vector products.
-    fn iterate(&mut self, session: &mut Session<'_, '_>) -> Result<u64> {
+    fn iterate(&mut self, session: &mut RunSession<'_, '_>) -> Result<u64> {
         loop {
             let to = match self.until.take() {
                 Some(until) => until,
@@ -266,7 +266,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             loop {
                 let k = self.iteration.steps();
                 let leg = session.checkpointer.next_stop(k, to);
-                let targets: Vec<&Target<T>> = self.open.iter().map(|o| &o.target).collect();
+                let targets: Vec<&IterateSum<T>> = self.open.iter().map(|o| &o.target).collect();
                 let rewards = self.iteration.advance(leg, &targets, session)?;
                 self.credit(k, &rewards);
                 session.checkpointer.record_pace(leg - k);
@@ -371,9 +371,9 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     }
 
     /// Closes the windows that end with x_k, including that term; true if there were any.
-    fn close_windows(&mut self, end: u64, session: &mut Session<'_, '_>) -> Result<bool> {
+    fn close_windows(&mut self, end: u64, session: &mut RunSession<'_, '_>) -> Result<bool> {
         let k = self.iteration.steps();
-        let closing = |o: &Open<T>, planned: &[Planned]| planned[o.place].right() == k;
+        let closing = |o: &Open<T>, planned: &[PlannedTime]| planned[o.place].right() == k;
         if !self.open.iter().any(|o| closing(o, self.planned)) {
             return Ok(false);
         }
@@ -465,7 +465,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     }
 
     /// Tries to compute the waiting times by Chebyshev's method, once, or by Krylov's method.
-    fn expand(&mut self, session: &mut Session<'_, '_>) -> Result<()> {
+    fn expand(&mut self, session: &mut RunSession<'_, '_>) -> Result<()> {
         let (context, k) = (self.context, self.iteration.steps());
         let Some(lambda) = self.waiting.back().map(|&last| self.planned[last].due.lambda) else {
             return Ok(());
@@ -481,7 +481,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
         // The expansion overwrites the iterates.
         let newest = self.iteration.snapshot()?;
-        let times: Vec<Due> = self.waiting.iter().map(|&place| self.planned[place].due).collect();
+        let times: Vec<DueTime> = self.waiting.iter().map(|&place| self.planned[place].due).collect();
         let expansion = if chebyshev {
             self.expands = false;
             chebyshev::run(context, false, &times, session)?
@@ -523,7 +523,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     fn finish_with(
         &mut self,
         mut termination: EarlyTermination,
-        session: &mut Session<'_, '_>,
+        session: &mut RunSession<'_, '_>,
     ) -> Result<()> {
         self.bound_by_hitting_time(&mut termination, session)?;
         let mass = if Self::SINGLE { self.iteration.mass()? } else { 1.0 };
@@ -589,7 +589,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         &mut self,
         Ending { extrapolated, terminations, shift }: &Ending<'_, T>,
         mass: f64,
-        session: &mut Session<'_, '_>,
+        session: &mut RunSession<'_, '_>,
     ) -> Result<()> {
         let open = std::mem::take(&mut self.open).into_iter().map(|o| (o.place, Some(o.target)));
         let waiting = std::mem::take(&mut self.waiting).into_iter().map(|place| (place, None));
@@ -676,12 +676,13 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
         let [initial, probable] = [&context.initial, &newest].map(|own| ranks.gather_to_root(own));
         let mut longest = || {
-            let Classes { representatives, reached } = Classes::new(transitions, &initial, &probable);
+            let ClosedClasses { representatives, reached } =
+                ClosedClasses::new(transitions, &initial, &probable);
             let mut ends: Vec<bool> = reached.iter().map(|reached| !reached).collect();
             representatives.iter().for_each(|&state| ends[state] = true);
             let (none, ones) = (vec![0.0; ends.len()], vec![1.0; ends.len()]);
             let equations = Equations::new(transitions);
-            let mut system = System::of_transient(&equations, &ends)?;
+            let mut system = TransientSystem::of_transient(&equations, &ends)?;
             let found = system.totals(&ends, &none, &[&ones], ROUGH, observer)?.swap_remove(0);
             let most = found.values.iter().zip(&found.bounds).map(|(time, bound)| time + bound);
             Ok(most.fold(0.0, f64::max) * (1.0 + 8.0 * f64::EPSILON))

@@ -45,15 +45,15 @@ const D: usize = 4;
 const U: usize = 8;
 const R: usize = 12;
 
-trait Rows<T>: Copy + Sync {
+trait BlockRows<T>: Copy + Sync {
     fn row(self, k: usize) -> BlockRow<T>;
 }
 
 /// Block rows stored as five diagonals and a right-hand side.
 #[derive(Clone, Copy)]
-struct Diagonals<'a, T>([&'a [T]; 6]);
+struct FiveDiagonals<'a, T>([&'a [T]; 6]);
 
-impl<T: Number> Rows<T> for Diagonals<'_, T> {
+impl<T: Number> BlockRows<T> for FiveDiagonals<'_, T> {
     #[inline(always)]
     fn row(self, k: usize) -> BlockRow<T> {
         let [[a2, b2], [a, b], [d0, d1], [c, e], [c2, e2], [r, s]] =
@@ -64,9 +64,9 @@ impl<T: Number> Rows<T> for Diagonals<'_, T> {
 
 /// Block rows stored as blocks and a right-hand side.
 #[derive(Clone, Copy)]
-struct Blocks<'a, T>([&'a [T]; 3], &'a [T]);
+struct ThreeBlocks<'a, T>([&'a [T]; 3], &'a [T]);
 
-impl<T: Number> Rows<T> for Blocks<'_, T> {
+impl<T: Number> BlockRows<T> for ThreeBlocks<'_, T> {
     #[inline(always)]
     fn row(self, k: usize) -> BlockRow<T> {
         let mut row = [T::ZERO; 14];
@@ -115,19 +115,19 @@ fn uncertified<T: Number, const LEVEL: u8>(
 }
 
 /// Vector e, then 2 × 2 matrix g, of a block row for back substitution: x = e − g·x_next.
-type BackSubstitution<T> = [Vector<T>; 6];
+type BlockBackSubstitution<T> = [Vector<T>; 6];
 
 /// [`LANES`] consecutive tiles that are solved together, one per vector lane.
-struct Strip<'a, T, R> {
+struct BlockStrip<'a, T, R> {
     rows: R,
     p: pentadiagonal_window::Params,
     first: usize,
-    back: &'a mut [BackSubstitution<T>],
+    back: &'a mut [BlockBackSubstitution<T>],
     x: &'a mut [T],
     flags: &'a mut [u32],
 }
 
-impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
+impl<T: Number, R: BlockRows<T>> BlockStrip<'_, T, R> {
     /// Number of block rows of a window before its tile.
     fn overlap(&self) -> usize {
         (WINDOW_BLOCKS - self.p.tile as usize) / 2
@@ -157,10 +157,10 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         start..WINDOW_BLOCKS.min(blocks + overlap - first)
     }
 
-    /// Forward elimination: stores the [`BackSubstitution`] of each block row.
+    /// Forward elimination: stores the [`BlockBackSubstitution`] of each block row.
     #[inline(always)]
     fn down<const LEVEL: u8>(&mut self) {
-        let mut before: BackSubstitution<T> = [[T::ZERO; LANES]; 6];
+        let mut before: BlockBackSubstitution<T> = [[T::ZERO; LANES]; 6];
         for at in self.part() {
             let o = self.row(at);
             for j in 0..LANES {
@@ -243,7 +243,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
     }
 }
 
-impl<T: Number, R: Rows<T>> Body for Strip<'_, T, R> {
+impl<T: Number, R: BlockRows<T>> Body for BlockStrip<'_, T, R> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let mut bad = [T::ZERO; LANES];
@@ -253,7 +253,12 @@ impl<T: Number, R: Rows<T>> Body for Strip<'_, T, R> {
     }
 }
 
-fn windows<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &mut [T], flags: &mut [u32]) {
+fn windows<T: Number>(
+    rows: impl BlockRows<T>,
+    p: pentadiagonal_window::Params,
+    x: &mut [T],
+    flags: &mut [u32],
+) {
     let [tiles, tile, at, blocks] = [p.tiles, p.tile, p.at, p.blocks].map(|n| n as usize);
     if p.seam > 0 {
         return seams(rows, p, x, flags);
@@ -262,13 +267,13 @@ fn windows<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &m
     let strips = x[here].par_chunks_mut(2 * LANES * tile).zip(flags[..tiles].par_chunks_mut(LANES));
     let scratch = || vec![[[T::ZERO; LANES]; 6]; WINDOW_BLOCKS];
     strips.enumerate().for_each_init(scratch, |back, (strip, (x, flags))| {
-        dispatch(Strip { rows, p, first: strip * LANES, back, x, flags });
+        dispatch(BlockStrip { rows, p, first: strip * LANES, back, x, flags });
     });
 }
 
 /// Counts the uncertified tiles per group of 128. The block rows on either side of the border
 /// before a tile count as its own, unless tiles are whole systems.
-fn seams<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &[T], flags: &mut [u32]) {
+fn seams<T: Number>(rows: impl BlockRows<T>, p: pentadiagonal_window::Params, x: &[T], flags: &mut [u32]) {
     let [tiles, tile, at, blocks] = [p.tiles, p.tile, p.at, p.blocks].map(|n| n as usize);
     let unknown = |k: usize| if k < blocks { [x[2 * k], x[2 * k + 1]] } else { [T::ZERO; 2] };
     let is_certified = |k: usize| {
@@ -290,9 +295,9 @@ fn pentadiagonal_window<T: Number>(
     p: pentadiagonal_window::Params,
     b: pentadiagonal_window::Bindings<'_, T>,
 ) {
-    windows(Diagonals([b.dl2, b.dl, b.d, b.du, b.du2, b.rhs]), p, b.x, b.flags);
+    windows(FiveDiagonals([b.dl2, b.dl, b.d, b.du, b.du2, b.rhs]), p, b.x, b.flags);
 }
 
 fn block_window<T: Number>(_: &Call<'_>, p: pentadiagonal_window::Params, b: block_window::Bindings<'_, T>) {
-    windows(Blocks([b.lower, b.diagonal, b.upper], b.rhs), p, b.x, b.flags);
+    windows(ThreeBlocks([b.lower, b.diagonal, b.upper], b.rhs), p, b.x, b.flags);
 }

@@ -228,16 +228,16 @@ impl BandedSystem {
         self.view().residual(b, x, r)
     }
 
-    fn view(&self) -> View<'_> {
+    fn view(&self) -> Banded<'_> {
         let Self { form, n, batch, .. } = *self;
         let arrays = std::array::from_fn(|k| self.arrays.get(k).map_or(&[][..], |array| array));
-        View { form, n, batch, arrays, b: self.b.iter().map(|b| &b[..]).collect() }
+        Banded { form, n, batch, arrays, b: self.b.iter().map(|b| &b[..]).collect() }
     }
 }
 
 /// Borrowed arrays of a [`BandedSystem`], of one of its systems, or of a scaled copy.
 #[derive(Debug, Clone)]
-struct View<'a> {
+struct Banded<'a> {
     form: Form,
     n: usize,
     batch: usize,
@@ -248,7 +248,7 @@ struct View<'a> {
 
 const BLOCK: usize = 1 << 12;
 
-impl View<'_> {
+impl Banded<'_> {
     fn rows(&self) -> usize {
         self.n * self.batch
     }

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::windows::{Memory, Width, Windows};
-use super::{BandedSystem, View};
+use super::windows::{BandedWindows, Width, WindowMemory};
+use super::{Banded, BandedSystem};
 use crate::kernel::Precision;
 use crate::lane::{Buffer, Lane, Program};
 use crate::parallel::at_once;
@@ -33,8 +33,8 @@ struct WindowPart<T> {
     /// Block rows in memory: those of the windows of this part, and of the tile before it. The
     /// border to that tile is then checked as well.
     held: Range<usize>,
-    memory: Arc<Memory<T>>,
-    windows: Windows,
+    memory: Arc<WindowMemory<T>>,
+    windows: BandedWindows,
 }
 
 /// [`WindowPart`]s that one lane solves, each with its slice of the unknowns.
@@ -49,12 +49,12 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         Self::of(lanes, &system.view())
     }
 
-    pub(super) fn of(lanes: &'a [Lane], view: &View<'_>) -> Result<Option<Self>> {
+    pub(super) fn of(lanes: &'a [Lane], view: &Banded<'_>) -> Result<Option<Self>> {
         Width::of::<T>(lanes, view)?.map(|width| Self::with(lanes, view, width)).transpose()
     }
 
     /// Returns a plan with the widest windows; `None` if this plan has them already.
-    pub(super) fn wider(self, view: &View<'_>) -> Result<Option<Self>> {
+    pub(super) fn wider(self, view: &Banded<'_>) -> Result<Option<Self>> {
         let (lanes, width) = (self.lanes, self.width);
         drop(self);
         let widest = Width::widest(view);
@@ -62,7 +62,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     }
 
     /// Creates one part per lane, or more if the lanes do not hold all rows at once.
-    fn with(lanes: &'a [Lane], view: &View<'_>, width: Width) -> Result<Self> {
+    fn with(lanes: &'a [Lane], view: &Banded<'_>, width: Width) -> Result<Self> {
         let tiles = view.rows().div_ceil(2).div_ceil(width.tile);
         let mut parts = lanes.len();
         loop {
@@ -73,7 +73,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         }
     }
 
-    fn cut(lanes: &[Lane], view: &View<'_>, width: Width, tiles: usize) -> Result<Vec<WindowPart<T>>> {
+    fn cut(lanes: &[Lane], view: &Banded<'_>, width: Width, tiles: usize) -> Result<Vec<WindowPart<T>>> {
         let (blocks, beside, tile) = (view.rows().div_ceil(2), width.beside(), width.tile);
         let size = tiles * tile;
         let mut memories = Vec::new();
@@ -85,11 +85,11 @@ impl<'a, T: Number> BandedPlan<'a, T> {
             let lane = &lanes[number % lanes.len()];
             if number < lanes.len() {
                 let capacity = blocks.min(size + tile + 2 * beside);
-                memories.push(Arc::new(Memory::new(lane, view.form, capacity)?));
+                memories.push(Arc::new(WindowMemory::new(lane, view.form, capacity)?));
             }
             let memory = memories[number % lanes.len()].clone();
             let solved = start - held.start..own.end - held.start;
-            let windows = Windows::new(lane, &memory, held.len(), solved, width)?;
+            let windows = BandedWindows::new(lane, &memory, held.len(), solved, width)?;
             Ok(WindowPart { lane: number % lanes.len(), own, held, memory, windows })
         };
         (0..blocks.div_ceil(size)).map(part).collect()
@@ -127,7 +127,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     }
 
     /// Solves for the scaled right-hand side b·2^k, and returns true if the unknowns are certified.
-    pub(super) fn run(&mut self, view: &View<'_>, (b, k): (&[f64], i32), x: &mut [f64]) -> Result<bool> {
+    pub(super) fn run(&mut self, view: &Banded<'_>, (b, k): (&[f64], i32), x: &mut [f64]) -> Result<bool> {
         let matrix = !self.filled || self.parts.len() > self.lanes.len();
         let mut work: Vec<LaneWork<'_, T>> = self.lanes.iter().map(|_| Vec::new()).collect();
         let mut rest = x;
@@ -177,7 +177,7 @@ fn send<T: Number>(lane: &Lane, from: &[f64], k: i32, to: &Buffer<T>) -> Result<
 
 impl<T: Number> WindowPart<T> {
     /// Uploads a right-hand side times 2^k, and the matrix if `matrix` is set.
-    fn bring(&self, lane: &Lane, view: &View<'_>, (b, k): (&[f64], i32), matrix: bool) -> Result<()> {
+    fn bring(&self, lane: &Lane, view: &Banded<'_>, (b, k): (&[f64], i32), matrix: bool) -> Result<()> {
         let here = 2 * self.held.start..b.len().min(2 * self.held.end);
         let odd = here.len() % 2 == 1;
         if matrix {

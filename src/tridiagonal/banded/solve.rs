@@ -7,10 +7,10 @@ use super::super::options::{Options, Pivot, PlanOptions, Refine};
 use super::super::residual::{Residual, joined};
 use super::super::solve::SYSTEMS;
 use super::plan::BandedPlan;
-use super::{BandedSystem, Form, View};
+use super::{Banded, BandedSystem, Form};
 use crate::lane::Lane;
 use crate::parallel::*;
-use crate::tridiagonal::host::eliminate::{Answer, Eliminate};
+use crate::tridiagonal::host::eliminate::{Eliminate, Unknowns};
 use crate::tridiagonal::host::pivoted_lu::{self, corrected};
 use crate::tridiagonal::host::singularity::{clear, largest_size, noise};
 use crate::tridiagonal::host::{banded_lu, scaling};
@@ -43,7 +43,7 @@ pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options)
     by_floating!(machine.precision, run(&machine.lanes, &system.view(), options))
 }
 
-fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {
+fn run<T: Number>(lanes: &[Lane], view: &Banded<'_>, options: &Options) -> Result<Solution> {
     let (dominant, regular) = view.dominance();
     let mut done = Pass::new(vec![vec![0.0; view.rows()]; view.b.len()], &PlanOptions::default());
     done.flags = if dominant { 0 } else { NOT_DOMINANT };
@@ -87,7 +87,7 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
 /// Solves for all right-hand sides and refines; false at the first that is not certified.
 fn solve_all<T: Number>(
     plan: &mut BandedPlan<'_, T>,
-    view: &View<'_>,
+    view: &Banded<'_>,
     refine: Refine,
     dominant: bool,
     solution: &mut Solution,
@@ -121,14 +121,14 @@ fn solve_all<T: Number>(
 
 /// True if the matrix may be singular, judged by the solution for a random right-hand side. Its
 /// element i is the sum of the absolute values of row i times a random factor.
-fn is_doubtful<T: Number>(plan: &mut BandedPlan<'_, T>, view: &View<'_>) -> Result<bool> {
+fn is_doubtful<T: Number>(plan: &mut BandedPlan<'_, T>, view: &Banded<'_>) -> Result<bool> {
     let row = |i: usize| noise(i, 0) * view.row(i).iter().map(|v| v.abs()).sum::<f64>();
     let b: Vec<f64> = (0..view.rows()).into_par_iter().map(row).collect();
     let mut x = vec![0.0; b.len()];
     Ok(!plan.run(view, (&b, 0), &mut x)? || largest_size(&x) > clear(T::PRECISION))
 }
 
-impl Eliminate for View<'_> {
+impl Eliminate for Banded<'_> {
     fn size(&self) -> (usize, usize) {
         (self.n, self.batch)
     }
@@ -200,7 +200,7 @@ impl Eliminate for View<'_> {
         rows: &[i32],
         columns: &[i32],
         b: Vec<&[f64]>,
-    ) -> std::result::Result<Vec<Answer>, usize> {
+    ) -> std::result::Result<Vec<Unknowns>, usize> {
         let width = self.form.width();
         let count = self.form.names().len();
         let mut arrays: [Vec<f64>; 5] = std::array::from_fn(|_| Vec::new());
@@ -215,6 +215,6 @@ impl Eliminate for View<'_> {
                 columns.get(column).map_or(0.0, |&own| times_power_of_two(v, rows[row] + own))
             }));
         }
-        corrected(&View { arrays: arrays.each_ref().map(|array| &array[..]), b, ..*self })
+        corrected(&Banded { arrays: arrays.each_ref().map(|array| &array[..]), b, ..*self })
     }
 }

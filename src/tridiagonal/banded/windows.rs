@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::kernels::{
     BLOCK_WINDOW, GROUP, OWN, PENTADIAGONAL_WINDOW, WINDOW_BLOCKS, block_window, pentadiagonal_window,
 };
-use super::{Form, View};
+use super::{Banded, Form};
 use crate::Result;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::tridiagonal::kernels::number::Number;
@@ -13,9 +13,9 @@ use crate::tridiagonal::one_pass::windows::{BEGUN, levels, limit, overlap_for, t
 use crate::util::inline_array::array;
 
 /// A 2 × 2 matrix, row by row.
-type Block = [f64; 4];
+type Block2x2 = [f64; 4];
 
-fn product(a: Block, b: Block) -> Block {
+fn product(a: Block2x2, b: Block2x2) -> Block2x2 {
     [
         a[0] * b[0] + a[1] * b[2],
         a[0] * b[1] + a[1] * b[3],
@@ -26,7 +26,7 @@ fn product(a: Block, b: Block) -> Block {
 
 /// Returns the coupling (d − l·g)⁻¹·u of a block row, with the blocks l, d, u, to the next one. g
 /// is the coupling of the previous block row to this one.
-fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
+fn coupling(d: Block2x2, l: Block2x2, g: Block2x2, u: Block2x2) -> Block2x2 {
     let lg = product(l, g);
     let [a, b, c, d] = array(|k| d[k] - lg[k]);
     let det = a * d - b * c;
@@ -35,13 +35,13 @@ fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
 
 /// Number of rows after which the coupling of unknowns is lost in rounding, in both directions;
 /// `None` if these block rows are too few for that.
-fn reach<T: Number>(view: &View<'_>, blocks: Range<usize>) -> Option<usize> {
+fn reach<T: Number>(view: &Banded<'_>, blocks: Range<usize>) -> Option<usize> {
     let negligible = 0.25 * T::PRECISION.unit_roundoff();
     let block = |k: usize| {
         let [a, b] = [2 * k, 2 * k + 1].map(|row| if row < view.rows() { view.row(row) } else { LAST });
         [0, 2, 4].map(|at| [a[at], a[at + 1], b[at], b[at + 1]])
     };
-    let one_way = |blocks: &mut dyn Iterator<Item = [Block; 3]>| {
+    let one_way = |blocks: &mut dyn Iterator<Item = [Block2x2; 3]>| {
         let (mut g, mut left, mut count) = ([0.0; 4], [1.0, 0.0, 0.0, 1.0], 0);
         for (k, [before, own, behind]) in blocks.enumerate() {
             g = coupling(own, before, g, behind);
@@ -79,7 +79,7 @@ const WIDEST: usize = 448;
 impl Width {
     /// Returns the width that a check of sampled rows finds sufficient; `None` if windows do not
     /// suffice.
-    pub(super) fn of<T: Number>(lanes: &[Lane], view: &View<'_>) -> Result<Option<Self>> {
+    pub(super) fn of<T: Number>(lanes: &[Lane], view: &Banded<'_>) -> Result<Option<Self>> {
         let (rows, whole) = (view.rows(), Self::of_systems(view));
         if let Some(whole) = whole
             && whole.tile == rows.div_ceil(2)
@@ -107,7 +107,7 @@ impl Width {
 
     /// Width of tiles that are whole systems, without overlap; `None` if a system is larger than a
     /// window.
-    fn of_systems(view: &View<'_>) -> Option<Self> {
+    fn of_systems(view: &Banded<'_>) -> Option<Self> {
         let (n, most) = (view.n, 2 * WINDOW_BLOCKS / view.n);
         // Tiles begin with a block row.
         let even = if n.is_multiple_of(2) { most } else { most / 2 * 2 };
@@ -118,7 +118,7 @@ impl Width {
     }
 
     /// Returns the width of whole systems if these fit, otherwise that of the largest overlap.
-    pub(super) fn widest(view: &View<'_>) -> Self {
+    pub(super) fn widest(view: &Banded<'_>) -> Self {
         Self::of_systems(view).unwrap_or_else(|| Self::around_tiles(WIDEST))
     }
 
@@ -129,13 +129,13 @@ impl Width {
 }
 
 #[derive(Debug)]
-pub(super) struct Memory<T> {
+pub(super) struct WindowMemory<T> {
     pub(super) matrix: Vec<Buffer<T>>,
     pub(super) b: Buffer<T>,
     pub(super) x: Buffer<T>,
 }
 
-impl<T: Number> Memory<T> {
+impl<T: Number> WindowMemory<T> {
     pub(super) fn new(lane: &Lane, form: Form, blocks: usize) -> Result<Self> {
         let alloc = |name: &str, width: usize| lane.alloc(name, 2 * width * blocks);
         let matrix = form.names().iter().map(|name| alloc(name, form.width())).collect::<Result<_>>()?;
@@ -148,18 +148,18 @@ impl<T: Number> Memory<T> {
 }
 
 #[derive(Debug)]
-pub(super) struct Windows {
+pub(super) struct BandedWindows {
     launches: [Launch; 2],
     tiles: usize,
     flags: Buffer<u32>,
 }
 
-impl Windows {
+impl BandedWindows {
     /// Creates the launches for the block rows `solved`, the first of which begins a tile, among
     /// `blocks` in memory.
     pub(super) fn new<T: Number>(
         lane: &Lane,
-        memory: &Memory<T>,
+        memory: &WindowMemory<T>,
         blocks: usize,
         solved: Range<usize>,
         width: Width,
@@ -178,7 +178,7 @@ impl Windows {
             tiny: tiny(T::PRECISION),
             seam: 0,
         };
-        let Memory { matrix, b, x } = memory;
+        let WindowMemory { matrix, b, x } = memory;
         let bind = |groups: usize, seam: u32| {
             let (params, items) = (pentadiagonal_window::Params { seam, ..params }, groups * GROUP);
             let (rhs, x, flags) = (b.arg(), x.arg(), flags.arg());

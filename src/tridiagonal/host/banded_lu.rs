@@ -9,7 +9,7 @@ use std::ops::{Add, Div, Mul};
 use crate::numerics::double_word::DoubleWord;
 
 /// Number type of an elimination: double or double-double.
-pub(crate) trait Scalar:
+pub(crate) trait LuScalar:
     Copy + From<f64> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
     fn minus_product(self, a: Self, b: Self) -> Self;
@@ -17,7 +17,7 @@ pub(crate) trait Scalar:
     fn size(self) -> f64;
 }
 
-impl Scalar for f64 {
+impl LuScalar for f64 {
     fn minus_product(self, a: Self, b: Self) -> Self {
         self - a * b
     }
@@ -27,7 +27,7 @@ impl Scalar for f64 {
     }
 }
 
-impl Scalar for DoubleWord {
+impl LuScalar for DoubleWord {
     fn minus_product(self, a: Self, b: Self) -> Self {
         self + -(a * b)
     }
@@ -38,13 +38,13 @@ impl Scalar for DoubleWord {
 }
 
 /// LU factors of a matrix with `W` diagonals, as many below the main diagonal as above.
-pub(crate) struct Factors<T, const W: usize> {
+pub(crate) struct BandedFactors<T, const W: usize> {
     /// Offset from each pivot row of the row exchanged with it, and the factors of the rows below.
     lower: Vec<(usize, [T; W])>,
     upper: Vec<[T; W]>,
 }
 
-impl<T: Scalar, const W: usize> Factors<T, W> {
+impl<T: LuScalar, const W: usize> BandedFactors<T, W> {
     const BANDWIDTH: usize = W / 2;
 
     /// Factors a matrix of `n` rows. `row` returns the elements of a row, its diagonal element in
@@ -112,14 +112,14 @@ impl<T: Scalar, const W: usize> Factors<T, W> {
     }
 }
 
-/// Solves several right-hand sides of a matrix (see [`Factors::new`]) in place. Returns the row of
-/// a zero pivot, if any.
+/// Solves several right-hand sides of a matrix (see [`BandedFactors::new`]) in place. Returns the
+/// row of a zero pivot, if any.
 pub(crate) fn solve<const W: usize>(
     n: usize,
     row: impl Fn(usize) -> [f64; W],
     b: &mut [Vec<f64>],
 ) -> Option<usize> {
-    match Factors::new(n, row) {
+    match BandedFactors::new(n, row) {
         Ok(factors) => {
             b.iter_mut().for_each(|b| factors.solve(b));
             None

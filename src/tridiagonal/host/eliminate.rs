@@ -28,11 +28,11 @@ pub(crate) trait Eliminate: Sized + Sync {
     fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize>;
     /// Solves one system for the right-hand sides `b`, with rows and columns multiplied by powers
     /// of two.
-    fn scaled(&self, rows: &[i32], columns: &[i32], b: Vec<&[f64]>) -> Result<Vec<Answer>, usize>;
+    fn scaled(&self, rows: &[i32], columns: &[i32], b: Vec<&[f64]>) -> Result<Vec<Unknowns>, usize>;
 }
 
 /// Unknowns of one right-hand side, with their residual and the number of corrections.
-pub(crate) struct Answer {
+pub(crate) struct Unknowns {
     pub(super) x: Vec<f64>,
     pub(super) residual: Residual,
     pub(super) corrections: u32,

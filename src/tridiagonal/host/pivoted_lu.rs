@@ -6,13 +6,13 @@
 
 use std::ops::Range;
 
-use super::eliminate::{Answer, Eliminate, scales};
+use super::eliminate::{Eliminate, Unknowns, scales};
 use super::lu::{gtsv, gtsv_cyclic};
 use super::{scaling, singularity};
 use crate::kernel::Precision;
 use crate::parallel::*;
 use crate::tridiagonal::residual::Residual;
-use crate::tridiagonal::system::row_range::Span;
+use crate::tridiagonal::system::row_range::RowSpan;
 use crate::tridiagonal::system::view::View;
 use crate::util::quantity::{exponent, times_power_of_two};
 
@@ -47,7 +47,7 @@ impl Eliminate for View<'_> {
     }
 
     fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
-        let Span { n, cyclic, .. } = self.span;
+        let RowSpan { n, cyclic, .. } = self.span;
         let all = [
             (i > 0 || cyclic, (i + n - 1) % n, self.dl[i]),
             (true, i, self.d[i]),
@@ -74,8 +74,8 @@ impl Eliminate for View<'_> {
         }
     }
 
-    fn scaled(&self, rows: &[i32], columns: &[i32], b: Vec<&[f64]>) -> Result<Vec<Answer>, usize> {
-        let Span { n, cyclic, .. } = self.span;
+    fn scaled(&self, rows: &[i32], columns: &[i32], b: Vec<&[f64]>) -> Result<Vec<Unknowns>, usize> {
+        let RowSpan { n, cyclic, .. } = self.span;
         let product = |used: bool, v: f64, i: usize, column: usize| match used {
             true => times_power_of_two(v, rows[i] + columns[column]),
             false => 0.0,
@@ -155,7 +155,7 @@ pub(crate) fn improve(
 ///
 /// The second result is true if the scaled system overflows (see [`balanced`]). The error is the
 /// row of a zero pivot, if both eliminations have one.
-fn best(system: &impl Eliminate) -> Result<(Vec<Answer>, bool), usize> {
+fn best(system: &impl Eliminate) -> Result<(Vec<Unknowns>, bool), usize> {
     let first = corrected(system);
     if let Ok(answers) = &first
         && answers.iter().all(|answer| answer.residual.fine(false))
@@ -164,8 +164,9 @@ fn best(system: &impl Eliminate) -> Result<(Vec<Answer>, bool), usize> {
     }
     match (first, balanced(system)) {
         (Ok(first), Ok((second, overflow))) => {
-            let better =
-                |(a, b): (Answer, Answer)| if a.residual.excess() < b.residual.excess() { a } else { b };
+            let better = |(a, b): (Unknowns, Unknowns)| {
+                if a.residual.excess() < b.residual.excess() { a } else { b }
+            };
             Ok((first.into_iter().zip(second).map(better).collect(), overflow))
         }
         (Err(row), Err(_)) => Err(row),
@@ -207,7 +208,7 @@ fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) -> bool {
 }
 
 /// Solves a system by elimination, and applies corrections while they lower the residual.
-pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
+pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Unknowns>, usize> {
     let headroom = scaling::headroom(Precision::F64);
     // Scales right-hand sides to the range of the elimination, solves, and scales the unknowns
     // back.
@@ -226,14 +227,14 @@ pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     let mut x: Vec<Vec<f64>> = system.b().iter().map(|b| b.to_vec()).collect();
     eliminated(&mut x)?;
     let mut r: Vec<Vec<f64>> = x.iter().map(|x| vec![0.0; x.len()]).collect();
-    let mut answers: Vec<Answer> = Vec::with_capacity(x.len());
+    let mut answers: Vec<Unknowns> = Vec::with_capacity(x.len());
     for ((x, b), r) in x.into_iter().zip(system.b()).zip(&mut r) {
         let residual = system.residual(b, &x, r);
-        answers.push(Answer { x, residual, corrections: 0 });
+        answers.push(Unknowns { x, residual, corrections: 0 });
     }
     for _ in 0..CORRECTIONS {
         // No correction changes an unknown that is not finite.
-        if answers.iter().all(|Answer { residual, .. }| residual.settled(false) || residual.is_infinite()) {
+        if answers.iter().all(|Unknowns { residual, .. }| residual.settled(false) || residual.is_infinite()) {
             break;
         }
         eliminated(&mut r)?;
@@ -243,7 +244,7 @@ pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
             let (before, residual) = (answer.residual.excess(), system.residual(b, &x, r));
             if residual.excess() < before {
                 falls |= residual.excess() < 0.5 * before;
-                *answer = Answer { x, residual, corrections: answer.corrections + 1 };
+                *answer = Unknowns { x, residual, corrections: answer.corrections + 1 };
             } else {
                 // No further correction of this right-hand side.
                 r.fill(0.0);
@@ -258,7 +259,7 @@ pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
         if settle(system, &mut x, b) {
             let residual = system.residual(b, &x, &mut []);
             if residual.excess() < answer.residual.excess() {
-                *answer = Answer { x, residual, ..*answer };
+                *answer = Unknowns { x, residual, ..*answer };
             }
         }
     }
@@ -271,7 +272,7 @@ pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
 /// The second result is true if a solution overflows. Its right-hand side has size 1, so that
 /// ‖A⁻¹‖ > 2¹⁰⁰⁰ for the scaled matrix. Then the range of doubles is too short for the verdict on
 /// singular matrices.
-fn balanced(system: &impl Eliminate) -> Result<(Vec<Answer>, bool), usize> {
+fn balanced(system: &impl Eliminate) -> Result<(Vec<Unknowns>, bool), usize> {
     let (rows, columns) = scales(system);
     let mut shifts = Vec::with_capacity(system.b().len());
     let mut b: Vec<Vec<f64>> = Vec::with_capacity(system.b().len());
@@ -287,7 +288,7 @@ fn balanced(system: &impl Eliminate) -> Result<(Vec<Answer>, bool), usize> {
     let given = answers.into_iter().zip(shifts).zip(system.b()).map(|((answer, shift), b)| {
         let x: Vec<f64> =
             answer.x.iter().zip(&columns).map(|(x, k)| times_power_of_two(*x, k - shift)).collect();
-        Answer { residual: system.residual(b, &x, &mut []), x, ..answer }
+        Unknowns { residual: system.residual(b, &x, &mut []), x, ..answer }
     });
     Ok((given.collect(), overflow))
 }

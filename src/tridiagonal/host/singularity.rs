@@ -14,13 +14,13 @@
 //! with rows and columns of size 1. The last y tends to |v|. Its elements then scale the columns
 //! for a second measure.
 
-use super::banded_lu::{Factors, Scalar};
+use super::banded_lu::{BandedFactors, LuScalar};
 use super::eliminate::{Eliminate, scales};
 use crate::kernel::Precision;
 use crate::numerics::double_word::DoubleWord;
 use crate::parallel::*;
 use crate::tridiagonal::kernels::number::Number;
-use crate::tridiagonal::system::row_range::Span;
+use crate::tridiagonal::system::row_range::RowSpan;
 use crate::tridiagonal::system::view::View;
 use crate::util::quantity::{exponent, power, times_power_of_two};
 
@@ -77,7 +77,7 @@ const BLOCK: usize = 1 << 14;
 /// ρ ≤ ‖|A⁻¹|‖·‖|A|‖ ≤ √n·2⁵·(1 + 2·2¹⁵) < 2³⁸. If one of the two elements is 0, the matrix is
 /// reducible, and ρ is the maximum over its irreducible blocks.
 pub(crate) fn is_definite(view: &View<'_>) -> bool {
-    let (Span { n, rows, cyclic, ranks, .. }, View { dl, d, du, .. }) = (view.span, view);
+    let (RowSpan { n, rows, cyclic, ranks, .. }, View { dl, d, du, .. }) = (view.span, view);
     if cyclic || n == 1 || ranks.is_distributed() {
         return false;
     }
@@ -150,7 +150,7 @@ impl<E: Eliminate> ScaledSystem<'_, E> {
         all.map(move |(j, v)| (self.place(j), times_power_of_two(v, self.rows[i] + self.columns[j])))
     }
 
-    fn factors<T: Scalar, const W: usize>(&self) -> Result<Factors<T, W>, usize> {
+    fn factors<T: LuScalar, const W: usize>(&self) -> Result<BandedFactors<T, W>, usize> {
         let row = |place: usize| {
             let mut row = [T::from(0.0); W];
             for (column, v) in self.elements(self.at(place)) {
@@ -159,11 +159,11 @@ impl<E: Eliminate> ScaledSystem<'_, E> {
             }
             row
         };
-        Factors::new(self.n, row)
+        BandedFactors::new(self.n, row)
     }
 
     /// Returns an estimate of ρ and the last y (module docs), scaled to a largest element of 1.
-    fn measure<T: Scalar, const W: usize>(&self, factors: &Factors<T, W>) -> (f64, Vec<f64>) {
+    fn measure<T: LuScalar, const W: usize>(&self, factors: &BandedFactors<T, W>) -> (f64, Vec<f64>) {
         let (mut y, mut rho) = (vec![1.0; self.n], 0.0f64);
         for step in 0..4 {
             let row = |place: usize| {

@@ -6,7 +6,7 @@ pub const UNIT: usize = 128;
 pub const TILE: usize = 2048;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ChunkPlace {
     /// Rows of one system; several systems are concatenated.
     pub n: usize,
     /// Index of the chunk's first row, counted from the beginning of all systems.
@@ -15,7 +15,7 @@ pub(crate) struct Place {
     pub cyclic: bool,
 }
 
-impl Place {
+impl ChunkPlace {
     /// Kernel parameters: rows of a system, and index of the chunk's first row in it.
     ///
     /// A system that is too long for 32-bit counters is replaced by a shorter one. Of the chunk's
@@ -125,12 +125,12 @@ mod tests {
     #[test]
     fn parameters_have_the_ends_of_systems_of_any_size() {
         let huge = 5_000_000_000;
-        let of = |first, rows| Place { n: huge, first, cyclic: false }.params(rows);
+        let of = |first, rows| ChunkPlace { n: huge, first, cyclic: false }.params(rows);
         let ends = |(n, at): (u32, u32), rows: usize| (at == 0, at as usize + rows == n as usize);
 
         assert_eq!(ends(of(0, 1 << 20), 1 << 20), (true, false));
         assert_eq!(ends(of(3 << 30, 1 << 20), 1 << 20), (false, false));
         assert_eq!(ends(of(huge - 77, 77), 77), (false, true));
-        assert_eq!(Place { n: 100, first: 250, cyclic: false }.params(99), (100, 50));
+        assert_eq!(ChunkPlace { n: 100, first: 250, cyclic: false }.params(99), (100, 50));
     }
 }

@@ -20,9 +20,9 @@ kernel! {
 }
 
 /// Coefficients a, b, c and right-hand side d of a row.
-type Row<T> = [T; 4];
+type RowCoefficients<T> = [T; 4];
 
-struct Blocks<'a, T> {
+struct RowBlocks<'a, T> {
     all: Diagonals<'a, T>,
     rows: usize,
     n: usize,
@@ -31,7 +31,7 @@ struct Blocks<'a, T> {
     small: T,
 }
 
-impl<'a, T: Number> Blocks<'a, T> {
+impl<'a, T: Number> RowBlocks<'a, T> {
     fn of(p: tridiagonal_block_reduce::Params, [dl, d, du, rhs]: [&'a [T]; 4]) -> Self {
         let [rows, n, first, blocks] = [p.rows, p.n, p.first, p.blocks].map(|number| number as usize);
         let part = |diagonal: &'a [T], at: u32| &diagonal[at as usize..][..rows];
@@ -45,7 +45,7 @@ impl<'a, T: Number> Blocks<'a, T> {
         start..start + length + usize::from(block < longer)
     }
 
-    fn row(&self, i: usize) -> Row<T> {
+    fn row(&self, i: usize) -> RowCoefficients<T> {
         let place = (self.first + i) % self.n;
         let Diagonals { dl, d, du, rhs } = self.all;
         let a = if place > 0 { dl[i] } else { T::ZERO };
@@ -65,7 +65,7 @@ impl<'a, T: Number> Blocks<'a, T> {
     }
 }
 
-fn size<T: Number>(row: &Row<T>) -> T {
+fn size<T: Number>(row: &RowCoefficients<T>) -> T {
     let max = |a: T, b: T| if a > b { a } else { b };
     max(row[0].size(), max(row[1].size(), row[2].size()))
 }
@@ -81,11 +81,11 @@ struct Running<T> {
 }
 
 impl<T: Number> Running<T> {
-    fn new(row: &Row<T>) -> Self {
+    fn new(row: &RowCoefficients<T>) -> Self {
         Self { v: row[0], u: row[1], w: row[2], r: row[3], size: size(row), bad: 0 }
     }
 
-    fn eliminate(&mut self, next: &Row<T>, blocks: &Blocks<'_, T>) {
+    fn eliminate(&mut self, next: &RowCoefficients<T>, blocks: &RowBlocks<'_, T>) {
         let own = size(next);
         let [a, b, c, d] = *next;
         let z = T::ZERO;
@@ -113,7 +113,7 @@ fn tridiagonal_block_reduce<T: Number>(
     p: tridiagonal_block_reduce::Params,
     b: tridiagonal_block_reduce::Bindings<'_, T>,
 ) {
-    let blocks = Blocks::of(p, [b.dl, b.d, b.du, b.rhs]);
+    let blocks = RowBlocks::of(p, [b.dl, b.d, b.du, b.rhs]);
     let count = 2 * blocks.blocks;
     let (dl, rest) = b.above[..4 * count].split_at_mut(count);
     let (d, rest) = rest.split_at_mut(count);
@@ -157,7 +157,7 @@ fn tridiagonal_block_solve<T: Number>(
     p: tridiagonal_block_reduce::Params,
     b: tridiagonal_block_solve::Bindings<'_, T>,
 ) {
-    let blocks = Blocks::of(p, [b.dl, b.d, b.du, b.rhs]);
+    let blocks = RowBlocks::of(p, [b.dl, b.d, b.du, b.rhs]);
     let above = b.above;
     let x = &mut b.x[..blocks.rows];
     // The kernel stores these numbers for all blocks, this implementation for one block per thread.

@@ -1,6 +1,6 @@
 //! Kernels of the partition method in tiles, and their CPU implementations.
 
-use super::alignment::Place;
+use super::alignment::ChunkPlace;
 pub use super::alignment::{TILE, UNIT};
 use super::number::{Number, fma};
 use super::reduced_block::ReducedBlock;
@@ -100,7 +100,7 @@ impl<T: Number> StripScratch<T> {
 
     /// Copies the two off-diagonals of the strip that begins at `row`, and sets them to zero at
     /// ends of systems. False, without a copy, if the strip has no such end.
-    fn cut(&mut self, rows: Diagonals<'_, T>, row: usize, place: Place) -> bool {
+    fn cut(&mut self, rows: Diagonals<'_, T>, row: usize, place: ChunkPlace) -> bool {
         let (n, len) = (place.n, rows.d.len());
         let start = (place.first + row) % n;
         if place.cyclic || (start != 0 && start + len < n) {
@@ -386,12 +386,12 @@ pub(crate) fn small<T: Number>(s: u32) -> T {
 struct Strips<'a, T> {
     all: Diagonals<'a, T>,
     rows: usize,
-    place: Place,
+    place: ChunkPlace,
 }
 
 impl<'a, T: Number> Strips<'a, T> {
     fn new(all: Diagonals<'a, T>, [rows, n, first, cyclic]: [u32; 4]) -> Self {
-        let place = Place { n: n as usize, first: first as usize, cyclic: cyclic == 1 };
+        let place = ChunkPlace { n: n as usize, first: first as usize, cyclic: cyclic == 1 };
         Self { all, rows: rows as usize, place }
     }
 

@@ -10,12 +10,12 @@ pub(crate) mod windows;
 use std::ops::Range;
 
 use self::windows::{Windows, tile};
-use super::chunk::{Chunk, Pace, Upload, places};
-use super::kernels::alignment::Place;
+use super::chunk::{Pace, SystemChunk, Upload, places};
+use super::kernels::alignment::ChunkPlace;
 use super::kernels::number::Number;
 use super::kernels::windows::WINDOW_ROWS;
 use super::reduction::interface_buffers::split;
-use super::system::row_range::Span;
+use super::system::row_range::RowSpan;
 use crate::Result;
 use crate::lane::HostArray;
 
@@ -43,7 +43,7 @@ struct ChunkWindows<T> {
 
 impl<T: Number> ChunkWindows<T> {
     /// Creates the windows of a chunk. Row 0 of the host's arrays is row `origin` of all rows.
-    fn new(chunk: &Chunk<'_, T>, span: Span, origin: usize, overlap: usize) -> Result<Self> {
+    fn new(chunk: &SystemChunk<'_, T>, span: RowSpan, origin: usize, overlap: usize) -> Result<Self> {
         let (tile, first) = (tile(overlap), origin + chunk.first);
         // Includes the tile of the previous row, to certify a border between tiles that is at
         // `first`.
@@ -51,7 +51,7 @@ impl<T: Number> ChunkWindows<T> {
         let end = (first + chunk.rows).next_multiple_of(tile);
         let from = start.saturating_sub(overlap);
         let to = (end + overlap).min(span.all());
-        let place = Place { n: span.n, first: from, cyclic: span.cyclic };
+        let place = ChunkPlace { n: span.n, first: from, cyclic: span.cyclic };
         let tiles = start - from..end.min(span.all()) - from;
         let windows = Windows::new(chunk.lane, &chunk.memory, place, to - from, tiles, overlap)?;
         Ok(Self { held: from - origin..to - origin, own: first - from, windows })
@@ -62,8 +62,8 @@ impl<T: Number> OnePass<T> {
     /// Creates windows with `overlap` rows on either side of their tiles for the chunks of `span`.
     /// Row 0 of the host's arrays is row `origin` of all rows; `host` allocates arrays.
     pub(super) fn new(
-        chunks: &[Chunk<'_, T>],
-        span: Span,
+        chunks: &[SystemChunk<'_, T>],
+        span: RowSpan,
         origin: usize,
         overlap: usize,
         host: impl Fn(usize) -> Result<HostArray<u32>>,
@@ -86,7 +86,7 @@ impl<T: Number> OnePass<T> {
     /// the chunks are rows `here` of `x`.
     pub(super) fn solve(
         &mut self,
-        chunks: &[Chunk<'_, T>],
+        chunks: &[SystemChunk<'_, T>],
         pace: Pace,
         inputs: &[HostArray<T>; 4],
         (x, here): (&mut HostArray<T>, Range<usize>),

@@ -45,7 +45,7 @@ use std::ops::Range;
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane, Launch};
-use crate::tridiagonal::kernels::alignment::Place;
+use crate::tridiagonal::kernels::alignment::ChunkPlace;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::row_memory::{Arrays, RowMemory};
 use crate::tridiagonal::kernels::tiles::small_exponent;
@@ -145,7 +145,7 @@ pub(crate) fn tile(overlap: usize) -> usize {
 /// Kernel parameters of the tiles of the rows `solved` among `rows` rows in memory, for `rhs`
 /// right-hand sides with this stride. The first of `solved` begins a tile.
 pub(crate) fn params<T: Number>(
-    place: Place,
+    place: ChunkPlace,
     rows: usize,
     solved: Range<usize>,
     overlap: usize,
@@ -186,7 +186,7 @@ impl<T: Number> Windows<T> {
     pub(crate) fn new(
         lane: &Lane,
         memory: &RowMemory<T>,
-        place: Place,
+        place: ChunkPlace,
         rows: usize,
         solved: Range<usize>,
         overlap: usize,

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::lane::{HostArray, Lane};
-use crate::tridiagonal::chunk::Chunk;
-use crate::tridiagonal::kernels::alignment::{Alignment, Place};
+use crate::tridiagonal::chunk::SystemChunk;
+use crate::tridiagonal::kernels::alignment::{Alignment, ChunkPlace};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::row_memory::RowMemory;
 use crate::tridiagonal::one_pass::NEIGHBOUR_ROWS;
@@ -14,7 +14,7 @@ use crate::tridiagonal::reduction::levels::Shape;
 use crate::tridiagonal::reduction::rank_reduction::{self, SubtreeRun};
 use crate::tridiagonal::reduction::stages::{RankReduction, Stage2};
 use crate::tridiagonal::scheme::{BLOCK, Blocking, Scheme};
-use crate::tridiagonal::system::row_range::Span;
+use crate::tridiagonal::system::row_range::RowSpan;
 use crate::{Error, Result};
 
 /// Minimum number of rows per chunk when chunks are made smaller to fit.
@@ -22,7 +22,7 @@ const FEWEST_ROWS: usize = 1 << 12;
 
 /// Chunks of a plan, with the reduction and solution of their equations.
 pub(crate) struct Chunks<'a, T> {
-    pub(crate) chunks: Vec<Chunk<'a, T>>,
+    pub(crate) chunks: Vec<SystemChunk<'a, T>>,
     /// Further reduction of the chunks' equations before they leave this rank, if needed.
     pub(crate) rank_reduction: Option<RankReduction<T>>,
     pub(crate) stage2: Option<Stage2<T>>,
@@ -34,7 +34,7 @@ pub(crate) struct Chunks<'a, T> {
 /// Division of a plan's rows over its lanes.
 pub(crate) struct Chunking<'a, 'p, T> {
     lanes: &'a [Lane],
-    span: Span,
+    span: RowSpan,
     options: &'p PlanOptions,
     /// Host arrays dl, d, du, b and x.
     arrays: &'p [HostArray<T>; 5],
@@ -51,7 +51,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
     /// Creates the division of these rows. Every rank calls this.
     pub(crate) fn new(
         lanes: &'a [Lane],
-        span: Span,
+        span: RowSpan,
         options: &'p PlanOptions,
         arrays: &'p [HostArray<T>; 5],
         before: usize,
@@ -107,7 +107,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
 
     fn chunks_of(&self, size: usize, alignment: Alignment) -> Result<Chunks<'a, T>> {
         let Self { span, scheme, of_rank, .. } = *self;
-        let Span { first, rows, cyclic, ranks, .. } = span;
+        let RowSpan { first, rows, cyclic, ranks, .. } = span;
         // The rows of a rank begin with a unit, a tile or a block.
         let begins = if scheme == Scheme::Blocks { BLOCK } else { alignment.rows };
         assert!(rows == 0 || first.is_multiple_of(begins), "{rows} rows from row {first} on");
@@ -141,7 +141,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
     /// Ranges of `size` local rows. At the end of all rows, a rest that is too short for a chunk is
     /// added to the previous one.
     fn ranges(&self, size: usize) -> Vec<Range<usize>> {
-        let Span { first, rows, .. } = self.span;
+        let RowSpan { first, rows, .. } = self.span;
         if rows == 0 {
             return Vec::new();
         }
@@ -172,28 +172,28 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
     }
 
     /// Creates the chunks of these ranges, assigned to lanes in round-robin order.
-    fn on_lanes(&self, ranges: &[Range<usize>], alignment: Alignment) -> Result<Vec<Chunk<'a, T>>> {
+    fn on_lanes(&self, ranges: &[Range<usize>], alignment: Alignment) -> Result<Vec<SystemChunk<'a, T>>> {
         let (lanes, count) = (self.lanes, ranges.len());
         let memories = self.memories(ranges)?;
         let mut before = 0;
         let chunk = |(k, range): (usize, &Range<usize>)| {
             let (at, first, rows) = (k % lanes.len(), self.before + range.start, range.len());
             let (lane, memory) = (&lanes[at], memories[at].clone());
-            let Span { n, cyclic, .. } = self.span;
-            let place = Place { n, first: self.span.first + range.start, cyclic };
+            let RowSpan { n, cyclic, .. } = self.span;
+            let place = ChunkPlace { n, first: self.span.first + range.start, cyclic };
             let solve = self.scheme.chunk(lane, &memory, place, [rows, self.span.all()], alignment.levels)?;
             let items = before..before + solve.items();
             before = items.end;
             let (evicted, shared) = (k + lanes.len() < count, count > lanes.len());
             let staged = self.options.pageable;
-            Ok(Chunk { lane, at, first, rows, memory, solve, items, evicted, shared, staged })
+            Ok(SystemChunk { lane, at, first, rows, memory, solve, items, evicted, shared, staged })
         };
         ranges.iter().enumerate().map(chunk).collect()
     }
 }
 
 /// Subtrees of units that ranks send. Every rank calls this.
-fn of_ranks(span: Span, alignment: Alignment) -> Vec<SubtreeRun> {
+fn of_ranks(span: RowSpan, alignment: Alignment) -> Vec<SubtreeRun> {
     let all = alignment.blocks(span.all());
     let levels = rank_reduction::depth(all);
     let shares = span.ranks.all_gather(&[span.first as u64, span.rows as u64]);

@@ -21,16 +21,16 @@ use std::time::Instant;
 use serde::Serialize;
 
 use self::chunking::{Chunking, Chunks};
-use super::chunk::{Chunk, Pace, Upload, places};
+use super::chunk::{Pace, SystemChunk, Upload, places};
 use super::kernels::number::Number;
 use super::kernels::row_memory::{Arrays, padded};
 use super::kernels::tiles::all_flags;
 use super::one_pass::{NEIGHBOUR_ROWS, OnePass, windows};
 use super::options::PlanOptions;
-use super::reduction::interface_buffers::Equations;
+use super::reduction::interface_buffers::InterfaceEquations;
 use super::reduction::interface_system::InterfaceSystem;
 use super::scheme::Scheme;
-use super::system::row_range::Span;
+use super::system::row_range::RowSpan;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::{Invalid, Result};
 
@@ -46,9 +46,9 @@ pub struct Stages {
 /// Chunks of systems on lanes, with their arrays on the host.
 #[derive(Debug)]
 pub struct Plan<'a, T> {
-    span: Span,
+    span: RowSpan,
     options: PlanOptions,
-    chunks: Vec<Chunk<'a, T>>,
+    chunks: Vec<SystemChunk<'a, T>>,
     interface: InterfaceSystem<'a, T>,
     passes: Passes<T>,
     /// Host arrays dl, d, du, b and x, with the rows around the local ones that windows need. For
@@ -99,13 +99,13 @@ impl<'a, T: Number> Plan<'a, T> {
         cyclic: bool,
         options: &PlanOptions,
     ) -> Result<Self> {
-        Self::of(lanes, Span::whole(n, batch, cyclic), options)
+        Self::of(lanes, RowSpan::whole(n, batch, cyclic), options)
     }
 
     /// Creates a plan as [`Plan::with`] does, for the rows of `span`, which may be those of one
     /// rank. All ranks create it with equal options, and call its methods together.
-    pub(crate) fn of(lanes: &'a [Lane], span: Span, options: &PlanOptions) -> Result<Self> {
-        let Span { n, batch, rows, cyclic, .. } = span;
+    pub(crate) fn of(lanes: &'a [Lane], span: RowSpan, options: &PlanOptions) -> Result<Self> {
+        let RowSpan { n, batch, rows, cyclic, .. } = span;
         let Some(home) = lanes.first().filter(|_| span.all() > 0) else {
             return Invalid::Shape.fail(format!(
                 "{batch} systems of {n} rows on {} lanes: expected at least 1 of each",
@@ -151,7 +151,7 @@ impl<'a, T: Number> Plan<'a, T> {
         if n == 0 || n > most {
             return Invalid::TooLarge.fail(format!("{n} rows are out of range in a plan made for {most}"));
         }
-        self.span = Span::whole(n, 1, false);
+        self.span = RowSpan::whole(n, 1, false);
         self.relane(lanes)
     }
 
@@ -179,7 +179,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let numbers = |len| options.host_array::<T>(home, what, len);
         let flags = |len| options.host_array::<u32>(home, what, len);
         let items = if single_chunk { [0; 2] } else { [sent, room] };
-        let equations = ranks.all_ok(Equations::new(shape, items, numbers, flags))?;
+        let equations = ranks.all_ok(InterfaceEquations::new(shape, items, numbers, flags))?;
         self.chunks = chunks;
         self.interface = InterfaceSystem {
             single_chunk,
@@ -269,7 +269,7 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// Device memory in bytes.
     pub fn device_bytes(&self) -> u64 {
-        let memory = |chunk: &Chunk<'a, T>| if chunk.evicted { 0 } else { chunk.memory.bytes() };
+        let memory = |chunk: &SystemChunk<'a, T>| if chunk.evicted { 0 } else { chunk.memory.bytes() };
         self.chunks.iter().map(|chunk| memory(chunk) + chunk.solve.bytes()).sum::<u64>()
             + self.interface.bytes()
             + if let Passes::One(one_pass) = &self.passes { one_pass.bytes() } else { 0 }
@@ -345,7 +345,7 @@ impl<'a, T: Number> Plan<'a, T> {
     }
 
     fn scheme(&self) -> Scheme {
-        let Span { n, cyclic, .. } = self.span;
+        let RowSpan { n, cyclic, .. } = self.span;
         Scheme::of(n, self.span.all(), cyclic, self.options.pivot)
     }
 
@@ -418,7 +418,7 @@ impl<'a, T: Number> Plan<'a, T> {
             ));
         }
         if let Passes::Unknown = self.passes {
-            let Chunk { lane, memory, .. } = &self.chunks[0];
+            let SystemChunk { lane, memory, .. } = &self.chunks[0];
             let Arrays { dl, d, du, .. } = &memory.arrays;
             let overlap = self.overlap(|rows| {
                 let read = |array: &Buffer<T>| {
@@ -468,7 +468,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Overlap of windows, if one pass over the rows seems to suffice; `None` otherwise. `read`
     /// returns dl, d and du of rows, counted over all ranks.
     fn overlap(&self, read: impl FnMut(Range<usize>) -> Result<[Vec<T>; 3]>) -> Result<Option<usize>> {
-        let Span { n, cyclic, .. } = self.span;
+        let RowSpan { n, cyclic, .. } = self.span;
         // Whole systems have a one-pass method of their own; the ends of a cyclic system are
         // neighbours.
         let in_tiles = !cyclic && self.scheme() == Scheme::Tiles;

@@ -14,7 +14,7 @@ pub(crate) struct ChunkEquations<'p, T> {
 
 /// Interface equations of the chunks of this rank; on rank 0 also those of all ranks.
 #[derive(Debug)]
-pub(crate) struct Equations<T> {
+pub(crate) struct InterfaceEquations<T> {
     pub(crate) shape: Shape,
     /// Number of items (see [`Shape`]) that this rank sends; `capacity` is the number that fit.
     pub(crate) sent: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Equations<T> {
     pub(crate) values: HostArray<T>,
 }
 
-impl<T: Number> Equations<T> {
+impl<T: Number> InterfaceEquations<T> {
     pub(crate) fn none() -> Self {
         let (numbers, flags, values) = (HostArray::plain(0), HostArray::plain(0), HostArray::plain(0));
         Self { shape: Shape::NOTHING, sent: 0, capacity: 0, numbers, flags, values }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::interface_buffers::{ChunkEquations, Equations};
+use super::interface_buffers::{ChunkEquations, InterfaceEquations};
 use super::levels::Shape;
 use super::stages::{RankReduction, Stage2};
 use crate::Result;
@@ -22,14 +22,14 @@ pub(crate) struct InterfaceSystem<'a, T> {
     /// Stage 2; `None` if systems are not coupled by interface equations, and on ranks other than
     /// 0.
     pub(crate) stage2: Option<Stage2<T>>,
-    pub(crate) equations: Equations<T>,
+    pub(crate) equations: InterfaceEquations<T>,
     /// Number of zero pivots that the host replaced.
     pub(crate) replaced: u32,
 }
 
 impl<'a, T: Number> InterfaceSystem<'a, T> {
     pub(crate) fn none(ranks: Ranks, home: &'a Lane) -> Self {
-        let equations = Equations::none();
+        let equations = InterfaceEquations::none();
         Self { ranks, home, single_chunk: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
     }
 

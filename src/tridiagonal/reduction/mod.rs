@@ -21,7 +21,7 @@ use self::levels::{Level, Levels, Shape};
 use self::merge_tree::RootSolve;
 use self::rank_reduction::{SubtreeRun, Subtrees};
 use self::stages::{ChunkSolve, RankReduction, Stage2};
-use super::kernels::alignment::{Alignment, Place};
+use super::kernels::alignment::{Alignment, ChunkPlace};
 use super::kernels::number::Number;
 use super::kernels::row_memory::RowMemory;
 use super::scheme::{Blocking, Scheme};
@@ -55,7 +55,7 @@ impl Scheme {
         self,
         lane: &Lane,
         memory: &RowMemory<T>,
-        place: Place,
+        place: ChunkPlace,
         [rows, all]: [usize; 2],
         levels: u32,
     ) -> Result<ChunkSolve<T>> {

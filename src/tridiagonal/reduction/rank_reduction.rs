@@ -54,7 +54,7 @@ pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<SubtreeRun> 
 }
 
 /// Callback for subtrees: their level, their indices there, and their range in a list of all.
-type Visit<'v, T> = &'v mut dyn FnMut(&Level<T>, &Range<usize>, Range<usize>) -> Result<()>;
+type VisitSubtrees<'v, T> = &'v mut dyn FnMut(&Level<T>, &Range<usize>, Range<usize>) -> Result<()>;
 
 /// Levels of a merge tree on a lane, and the subtrees that a rank sends to rank 0.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl<T: Number> Subtrees<T> {
 
     /// Calls `visit` for each run of subtrees of a level, with the level, their indices there, and
     /// their range in a list of all subtrees.
-    fn visit(&self, level: usize, visit: Visit<'_, T>) -> Result<()> {
+    fn visit(&self, level: usize, visit: VisitSubtrees<'_, T>) -> Result<()> {
         let mut at = 0;
         for run in &self.runs {
             let here = at..at + run.nodes.len();
@@ -136,7 +136,7 @@ impl<T: Number> Subtrees<T> {
 
     /// Executes the merges up to each level, and calls `visit` for its subtrees before the next
     /// merge overwrites them.
-    fn up(&self, lane: &Lane, visit: Visit<'_, T>) -> Result<()> {
+    fn up(&self, lane: &Lane, visit: VisitSubtrees<'_, T>) -> Result<()> {
         for (level, merges) in self.levels() {
             lane.enqueue(&self.tree.up[merges].iter().collect::<Vec<_>>())?;
             self.visit(level, visit)?;
@@ -146,7 +146,7 @@ impl<T: Number> Subtrees<T> {
 
     /// Calls `visit` for the subtrees of each level, from the top down, and then executes the back
     /// substitution to the next level.
-    fn down(&self, lane: &Lane, visit: Visit<'_, T>) -> Result<()> {
+    fn down(&self, lane: &Lane, visit: VisitSubtrees<'_, T>) -> Result<()> {
         let down = &self.tree.down;
         for (level, merges) in self.levels().rev() {
             self.visit(level, visit)?;

@@ -14,7 +14,7 @@ use super::levels::{Level, Levels, Shape};
 use super::stages::ChunkSolve;
 use crate::Result;
 use crate::lane::{Arg, Buffer, Lane, Launch};
-use crate::tridiagonal::kernels::alignment::Place;
+use crate::tridiagonal::kernels::alignment::ChunkPlace;
 use crate::tridiagonal::kernels::blocks::{
     BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve,
 };
@@ -27,7 +27,7 @@ use crate::tridiagonal::scheme::{Blocking, Scheme};
 pub(super) fn chunk<T: Number>(
     lane: &Lane,
     memory: &RowMemory<T>,
-    place: Place,
+    place: ChunkPlace,
     rows: usize,
     blocks: usize,
 ) -> Result<ChunkSolve<T>> {
@@ -52,7 +52,7 @@ struct BlockSystem<'a> {
 
 impl<'a> BlockSystem<'a> {
     /// Rows of a chunk.
-    fn rows<T: Number>(rows: usize, place: Place, arrays: &'a Arrays<T>) -> Self {
+    fn rows<T: Number>(rows: usize, place: ChunkPlace, arrays: &'a Arrays<T>) -> Self {
         let Arrays { dl, d, du, b, x } = arrays;
         let arrays = [dl.arg(), d.arg(), du.arg(), b.arg()];
         Self { rows, place: place.params(rows), arrays, at: [0; 4], x: x.arg() }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::interface_buffers::{ChunkEquations, Equations};
+use super::interface_buffers::{ChunkEquations, InterfaceEquations};
 use super::levels::{Level, Levels, download_flags};
 use super::merge_tree::RootSolve;
 use super::rank_reduction::Subtrees;
@@ -103,7 +103,7 @@ impl<T: Number> RankReduction<T> {
     }
 
     /// Reduces the equations of chunks to those that this rank sends.
-    pub(super) fn reduce(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<()> {
+    pub(super) fn reduce(&self, lane: &Lane, equations: &mut InterfaceEquations<T>) -> Result<()> {
         match self {
             Self::Tiles(subtrees) => {
                 subtrees.reduce_levels(lane, &mut equations.numbers, &mut equations.flags)?;
@@ -176,7 +176,7 @@ impl<T: Number> Stage2<T> {
     }
 
     /// Solves the equations. Returns the number of pivots replaced on the host.
-    pub(super) fn solve(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<u32> {
+    pub(super) fn solve(&self, lane: &Lane, equations: &mut InterfaceEquations<T>) -> Result<u32> {
         match self {
             Self::Tiles(root, subtrees) => {
                 if let Some(subtrees) = subtrees {

@@ -7,7 +7,7 @@ use super::stages::ChunkSolve;
 use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::Lane;
-use crate::tridiagonal::kernels::alignment::Place;
+use crate::tridiagonal::kernels::alignment::ChunkPlace;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::row_memory::{Arrays, RowMemory};
 use crate::tridiagonal::kernels::tiles::{
@@ -19,7 +19,7 @@ use crate::tridiagonal::scheme::Scheme;
 pub(super) fn chunk<T: Number>(
     lane: &Lane,
     memory: &RowMemory<T>,
-    place: Place,
+    place: ChunkPlace,
     rows: usize,
     levels: u32,
 ) -> Result<ChunkSolve<T>> {

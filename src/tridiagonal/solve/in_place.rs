@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::tridiagonal::host::scaling;
-use crate::tridiagonal::kernels::alignment::Place;
+use crate::tridiagonal::kernels::alignment::ChunkPlace;
 use crate::tridiagonal::kernels::tiles::LANES;
 use crate::tridiagonal::kernels::windows::{
     SEAMS, count_uncertified, solve_tiles, tridiagonal_seam, tridiagonal_window,
@@ -80,7 +80,7 @@ fn certified(
 ) -> Result<Option<(Residual, [f64; 2])>> {
     let (rows, tile) = (view.span.rows, windows::tile(overlap));
     let tiles = rows.div_ceil(tile);
-    let place = Place { n: view.span.n, first: 0, cyclic: false };
+    let place = ChunkPlace { n: view.span.n, first: 0, cyclic: false };
     let whole = windows::params::<f64>(place, rows, 0..rows, overlap, (1, rows));
     // A multiple of the tiles that are solved together.
     let stretch_tiles = STRIPS * LANES * crate::parallel::threads();

@@ -9,7 +9,7 @@ pub(crate) mod refinement;
 
 use std::time::Instant;
 
-use self::refinement::{Group, solution_of};
+use self::refinement::{SystemGroup, solution_of};
 use super::host::pivoted_lu::{self, Improved};
 use super::host::scaling;
 use super::kernels::alignment::opens_cyclic;
@@ -21,7 +21,7 @@ use super::solution::{Method, Pass, Solution};
 use super::system::System;
 use super::system::borrowed::Matrix;
 use super::system::distributed::Rows;
-use super::system::row_range::Span;
+use super::system::row_range::RowSpan;
 use super::system::view::{self, View};
 use crate::kernel::Precision;
 use crate::lane::Lane;
@@ -198,7 +198,7 @@ impl<'a> AnySolver<'a> {
 pub(super) struct Solver<'a, T> {
     lanes: &'a [Lane],
     options: Options,
-    group: Option<Group<'a, T>>,
+    group: Option<SystemGroup<'a, T>>,
     /// Flags of the solution without row exchanges, if they require exchanges.
     exchange: Option<u32>,
     /// True if several cyclic systems cannot be solved as open ones.
@@ -215,12 +215,12 @@ impl<'a, T: Number> Solver<'a, T> {
     /// Solves all systems with one plan; ends after the first solution if `stop` returns true for
     /// the flags of stage 1.
     fn pass(&mut self, view: &View<'_>, how: &PlanOptions, stop: impl Fn(u32) -> bool) -> Result<Pass> {
-        let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
+        let RowSpan { n, rows, batch, cyclic, ranks, .. } = view.span;
         let mut done = Pass::new(ranks.all_ok(unknowns(view))?, how);
         let given = self.group.take().filter(|group| group.fits(view, how));
         let several_cyclic = cyclic && batch > 1;
         if !several_cyclic || (opens_cyclic(n) && !self.closed) {
-            let mut group = given.map_or_else(|| Group::new(self.lanes, view, how), Ok)?;
+            let mut group = given.map_or_else(|| SystemGroup::new(self.lanes, view, how), Ok)?;
             self.closed = several_cyclic && !group.open(view, &mut done.solution.solve_seconds)?;
             if !self.closed {
                 group.solve(view, 0, &self.options, &mut done, &stop)?;
@@ -234,7 +234,7 @@ impl<'a, T: Number> Solver<'a, T> {
             if rows == 0 {
                 return Ok(());
             }
-            let mut group = Group::<T>::new(self.lanes, &view.system(0), how)?;
+            let mut group = SystemGroup::<T>::new(self.lanes, &view.system(0), how)?;
             for number in 0..rows / n {
                 group.renew();
                 if group.solve(&view.system(number), number * n, &self.options, &mut done, &stop)? {
@@ -348,7 +348,7 @@ fn last_resort(
     asked: impl Fn(Residual) -> bool + Sync + Send,
     doubt: bool,
 ) -> Result<Option<Improved>> {
-    let Span { n, batch, cyclic, first, rows, ranks } = view.span;
+    let RowSpan { n, batch, cyclic, first, rows, ranks } = view.span;
     let of_a_row = (PIVOTING + PIVOTING_EACH * view.b.len()) as u64;
     if !ranks.is_distributed() {
         let at_once = n as u64 * batch.min(rayon::current_num_threads()) as u64;
@@ -365,7 +365,7 @@ fn last_resort(
     let mut all: Vec<Vec<f64>> = x.iter().map(|x| ranks.gather_to_root(x)).collect();
     let improved = ranks.is_root().then(|| {
         let b = b.iter().map(|b| &b[..]).collect();
-        let whole = View { span: Span::whole(n, batch, cyclic), dl: &dl, d: &d, du: &du, b };
+        let whole = View { span: RowSpan::whole(n, batch, cyclic), dl: &dl, d: &d, du: &du, b };
         pivoted_lu::improve(&whole, &mut all, asked, doubt)
     });
     // All ranks take the outcome of rank 0.

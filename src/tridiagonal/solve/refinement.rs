@@ -18,7 +18,7 @@ use crate::tridiagonal::residual::Residual;
 use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::sherman_morrison::ShermanMorrison;
 use crate::tridiagonal::solution::{Method, Pass};
-use crate::tridiagonal::system::row_range::Span;
+use crate::tridiagonal::system::row_range::RowSpan;
 use crate::tridiagonal::system::view::View;
 use crate::util::memory::try_zeroed;
 use crate::util::quantity::{exponent, times_power_of_two};
@@ -50,7 +50,7 @@ impl PlanCapacity {
 
     /// Capacity for the right-hand sides of a view: all together if that is faster and they fit.
     fn of(view: &View<'_>, how: &PlanOptions) -> Result<Self> {
-        let (all, Span { n, rows, batch, cyclic, ranks, .. }) = (view.b.len(), view.span);
+        let (all, RowSpan { n, rows, batch, cyclic, ranks, .. }) = (view.b.len(), view.span);
         if all < 2 || rows == 0 || (cyclic && batch == 1) || ranks.is_distributed() || how.pivot {
             return Ok(Self::ONE);
         }
@@ -79,7 +79,7 @@ impl PlanCapacity {
 }
 
 #[derive(Debug)]
-pub(crate) struct Group<'a, T> {
+pub(crate) struct SystemGroup<'a, T> {
     plan: Plan<'a, T>,
     how: PlanOptions,
     room: PlanCapacity,
@@ -91,15 +91,15 @@ pub(crate) struct Group<'a, T> {
     sherman_morrison: Option<ShermanMorrison>,
 }
 
-impl<'a, T: Number> Group<'a, T> {
+impl<'a, T: Number> SystemGroup<'a, T> {
     /// Creates a plan for the right-hand sides of a view, or for one if memory does not suffice.
     pub(crate) fn new(lanes: &'a [Lane], view: &View<'_>, how: &PlanOptions) -> Result<Self> {
         let made = |room: PlanCapacity| {
-            let Span { n, batch, .. } = view.span;
+            let RowSpan { n, batch, .. } = view.span;
             let span = match room.copies {
                 // Several cyclic systems are opened.
-                1 => Span { cyclic: view.span.cyclic && batch == 1, ..view.span },
-                copies => Span::whole(n, copies * batch, false),
+                1 => RowSpan { cyclic: view.span.cyclic && batch == 1, ..view.span },
+                copies => RowSpan::whole(n, copies * batch, false),
             };
             let plan = Plan::of(lanes, span, &PlanOptions { rhs: room.rhs, ..*how })?;
             Ok(Self { plan, how: *how, room, filled: false, doubt: None, sherman_morrison: None })
@@ -122,7 +122,7 @@ impl<'a, T: Number> Group<'a, T> {
     /// Each element of that side is the sum of the row's absolute values times a random factor.
     /// Every rank calls this.
     fn is_doubtful(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
-        let Span { n, first, rows, cyclic, ranks, .. } = view.span;
+        let RowSpan { n, first, rows, cyclic, ranks, .. } = view.span;
         (0..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
         let row = |(i, b): (usize, &mut T)| {
             let place = (first + i) % n;

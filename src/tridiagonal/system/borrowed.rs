@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::row_range::Span;
+use super::row_range::RowSpan;
 use super::view::View;
 use crate::{Invalid, Result};
 
@@ -74,7 +74,7 @@ impl<'a> Matrix<'a> {
     /// View with these right-hand sides, their lengths already checked.
     pub(crate) fn view<'v>(&'v self, b: &[&'v [f64]]) -> View<'v> {
         let Self { n, dl, d, du, batch, cyclic } = self;
-        View { span: Span::whole(*n, *batch, *cyclic), dl, d, du, b: b.to_vec() }
+        View { span: RowSpan::whole(*n, *batch, *cyclic), dl, d, du, b: b.to_vec() }
     }
 }
 

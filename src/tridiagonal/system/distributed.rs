@@ -1,7 +1,7 @@
 //! Rows of systems that one rank has.
 
 use super::borrowed::transpose_each;
-use super::row_range::Span;
+use super::row_range::RowSpan;
 use super::view::View;
 use crate::Result;
 
@@ -9,7 +9,7 @@ use crate::Result;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
     /// Position of the rows in the systems.
-    pub span: Span,
+    pub span: RowSpan,
     /// Lower diagonal of the rows.
     pub dl: Vec<f64>,
     /// Diagonal of the rows.

@@ -11,7 +11,7 @@ pub(crate) mod view;
 use std::borrow::Cow;
 
 use self::borrowed::{Matrix, transpose_each};
-use self::row_range::Span;
+use self::row_range::RowSpan;
 use self::view::{View, expect_lengths};
 use crate::{Invalid, Result};
 
@@ -135,6 +135,6 @@ impl System {
 impl<'a> From<&'a System> for View<'a> {
     fn from(system: &'a System) -> Self {
         let System { n, batch, dl, d, du, b, cyclic } = system;
-        Self { span: Span::whole(*n, *batch, *cyclic), dl, d, du, b: b.iter().map(|b| &b[..]).collect() }
+        Self { span: RowSpan::whole(*n, *batch, *cyclic), dl, d, du, b: b.iter().map(|b| &b[..]).collect() }
     }
 }

@@ -10,7 +10,7 @@ use crate::util::quantity::gcd;
 
 /// Range of rows of `batch` concatenated systems of `n` rows each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct RowSpan {
     /// Rows of one system.
     pub n: usize,
     /// Number of systems.
@@ -25,7 +25,7 @@ pub struct Span {
     pub ranks: Ranks,
 }
 
-impl Span {
+impl RowSpan {
     /// Range of all rows.
     pub fn whole(n: usize, batch: usize, cyclic: bool) -> Self {
         Self { n, batch, cyclic, first: 0, rows: n.saturating_mul(batch), ranks: Ranks::ALONE }
@@ -140,8 +140,8 @@ mod tests {
     use super::*;
     use crate::tridiagonal::scheme::BLOCK;
 
-    fn shares(n: usize, batch: usize, cyclic: bool, size: usize) -> Vec<Span> {
-        (0..size).map(|r| Span::share(n, batch, cyclic, Ranks::simulated(r, size))).collect()
+    fn shares(n: usize, batch: usize, cyclic: bool, size: usize) -> Vec<RowSpan> {
+        (0..size).map(|r| RowSpan::share(n, batch, cyclic, Ranks::simulated(r, size))).collect()
     }
 
     #[test]

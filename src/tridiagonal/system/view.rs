@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::row_range::Span;
+use super::row_range::RowSpan;
 use crate::parallel::*;
 use crate::{Invalid, Progress, Result};
 
@@ -12,7 +12,7 @@ pub(crate) const PIECE: usize = 1 << 22;
 /// Borrowed rows and right-hand sides of systems, all of them or those of a rank.
 #[derive(Debug, Clone)]
 pub(crate) struct View<'a> {
-    pub(crate) span: Span,
+    pub(crate) span: RowSpan,
     pub(crate) dl: &'a [f64],
     pub(crate) d: &'a [f64],
     pub(crate) du: &'a [f64],
@@ -40,7 +40,7 @@ impl<'a> View<'a> {
     /// Returns local rows as a system of their own; they must not be coupled to other rows.
     pub(crate) fn part(&self, here: Range<usize>) -> Self {
         Self {
-            span: Span::whole(here.len(), 1, self.span.cyclic),
+            span: RowSpan::whole(here.len(), 1, self.span.cyclic),
             dl: &self.dl[here.clone()],
             d: &self.d[here.clone()],
             du: &self.du[here.clone()],
@@ -81,7 +81,7 @@ impl<'a> View<'a> {
         unused: Option<usize>,
         watch: &mut dyn Progress,
     ) -> Result<()> {
-        let Span { n, batch, cyclic, first, .. } = self.span;
+        let RowSpan { n, batch, cyclic, first, .. } = self.span;
         for (piece, part) in values.chunks(PIECE).enumerate() {
             watch.progress(0, 0)?;
             let at = first + piece * PIECE;

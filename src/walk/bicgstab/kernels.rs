@@ -6,7 +6,7 @@ use crate::kernel::cpu::{Call, blocks};
 use crate::kernel::{Kernel, Real, fma, kernel};
 use crate::parallel::*;
 use crate::sparse::BLOCK;
-use crate::sparse::spmv_cpu::{Matrix, Plain};
+use crate::sparse::spmv_cpu::{ChunkMatrix, Plain};
 use crate::walk::splitting::ROWS;
 
 kernel! {

@@ -17,7 +17,7 @@ use super::kernels::{
 use crate::kernel::Precision;
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
-use crate::sparse::{BLOCK, Hyb, Layout, RowSource, SLICE, cut};
+use crate::sparse::{BLOCK, Hyb, HybLayout, RowSource, SLICE, cut};
 use crate::walk::splitting::Split;
 use crate::{Error, Result};
 
@@ -87,7 +87,7 @@ impl Bicgstab {
                 *length = entries.len() as u32;
             }
         });
-        let layout = Layout::new(&lengths, Precision::F64.bytes());
+        let layout = HybLayout::new(&lengths, Precision::F64.bytes());
         let device = lane.device();
         // CPU lanes are left out to prevent a deadlock. A thread that holds the queue of a CPU lane
         // may meanwhile work on another solution, which waits for that queue.
@@ -103,7 +103,7 @@ impl Bicgstab {
     fn on(
         lane: &Lane,
         n: usize,
-        layout: &Layout,
+        layout: &HybLayout,
         row: RowSource<'_, f64>,
         weights: Option<&[f64]>,
         most: u64,
@@ -286,7 +286,7 @@ mod tests {
                 entries
             };
             let lengths: Vec<u32> = (0..n).map(|i| entries(i).len() as u32).collect();
-            let layout = Layout::new(&lengths, 8);
+            let layout = HybLayout::new(&lengths, 8);
             assert!(layout.tails.iter().any(|&tail| tail > 0), "long rows have a COO part");
             let b: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
             let weights: Vec<f64> = (0..n).map(|i| 1.0 + (i % 4) as f64).collect();

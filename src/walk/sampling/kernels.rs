@@ -60,7 +60,7 @@ pub(crate) fn number<T: Real>(high: u32, low: u32) -> T {
 ///
 /// All walks take a step before any takes the next one. Each prefetches its next row, so that the
 /// row is in cache when the walk's turn comes.
-pub(crate) struct Block<'a, T, const C: usize> {
+pub(crate) struct WalkBlock<'a, T, const C: usize> {
     pub(crate) rows: &'a [u32],
     /// Summand g of each row and column; if C is 1, it is in the records instead.
     pub(crate) columns: &'a [[T; C]],
@@ -74,7 +74,7 @@ pub(crate) struct Block<'a, T, const C: usize> {
     pub(crate) theta: &'a mut [[T; C]; BLOCK],
 }
 
-impl<T: Real, const C: usize> Body for Block<'_, T, C> {
+impl<T: Real, const C: usize> Body for WalkBlock<'_, T, C> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let (columns, at_hand) = (self.columns, AtHand::now());
@@ -150,7 +150,7 @@ fn blocks<T: Real, const C: usize>(
         let walks = (p.end_point - first_point).min(BLOCK as u32) as usize;
         let stream = Stream { key, component, replicate };
         let theta = &mut [[T::ZERO; C]; BLOCK];
-        dispatch(Block { rows, columns, points, stream, row, first_point, walks, length, cut, theta });
+        dispatch(WalkBlock { rows, columns, points, stream, row, first_point, walks, length, cut, theta });
         *out = tree(theta, plus);
     });
 }

@@ -138,7 +138,7 @@ pub(crate) fn is_long(lane: &Lane, round: Round) -> bool {
 }
 
 /// Kernel bound to its arguments, for the blocks of walks of some tasks.
-pub(crate) struct Bound<'a, T> {
+pub(crate) struct BoundWalks<'a, T> {
     lane: &'a Lane,
     pub(crate) params: walk::Params,
     values: usize,
@@ -146,7 +146,7 @@ pub(crate) struct Bound<'a, T> {
     sums: Buffer<T>,
 }
 
-impl<'a, T: Real> Bound<'a, T> {
+impl<'a, T: Real> BoundWalks<'a, T> {
     /// Binds the kernel of blocks for these tasks; sets the blocks and groups in `params`.
     ///
     /// A task has the record of the first row, then key, component and replicate of its stream.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::kernels::{BLOCK, number, walk};
-use super::launcher::{Bound, LaneTables, Round, StepCount, Task, Units, is_long};
+use super::launcher::{BoundWalks, LaneTables, Round, StepCount, Task, Units, is_long};
 use crate::kernel::{Precision, Real};
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -145,7 +145,7 @@ impl<'a> Chains<'a> {
     fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &StepCount<'_>) -> Result<Vec<f64>> {
         let lanes = self.lanes.len() as u32;
         self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|on, units| {
-            let mut bound = Bound::<T>::new(on, self.params(round), tasks)?;
+            let mut bound = BoundWalks::<T>::new(on, self.params(round), tasks)?;
             let groups = bound.params.groups;
             // A single lane takes all blocks. Several lanes take launches of 0.2 s as they become
             // free.

@@ -9,7 +9,7 @@
 //! − ρ). For a functional Σ |h_i| v_i thus replaces v_m, the bound for a component.
 
 use super::record_layout::{COLUMNS, HEAD, UNIT};
-use super::records::{Entry, Target, sign, write_shares};
+use super::records::{RowEntry, TargetRow, sign, write_shares};
 use crate::parallel::*;
 use crate::util::quantity::{exponent, times_power_of_two};
 use crate::walk::convergence::certificate::Certificate;
@@ -21,7 +21,7 @@ const PIECE: usize = 4096;
 
 /// Functional ⟨h, x⟩ as walks use it, with h divided by a power of 2.
 #[derive(Debug)]
-pub struct Functional {
+pub struct ScaledFunctional {
     /// (i, h_i / 2^exponent) of all nonzero entries; the largest |h_i| / 2^exponent is in [1, 2).
     entries: Vec<(u32, f64)>,
     pub(crate) exponent: i32,
@@ -35,7 +35,7 @@ pub struct Functional {
     pub(super) signs: (bool, bool),
 }
 
-impl Functional {
+impl ScaledFunctional {
     /// Prepares h, whose entries are finite.
     pub(crate) fn new(h: &[f64], certificate: &Certificate) -> Result<Self> {
         let largest = h.iter().fold(0.0f64, |most, h| most.max(h.abs()));
@@ -104,7 +104,7 @@ impl Functional {
     pub(crate) fn write(
         &self,
         certificate: &Certificate,
-        targets: &[Target],
+        targets: &[TargetRow],
         (g, unit): (&[&[f64]], f64),
         (mut at, mut words): (u32, &mut [u32]),
     ) -> Start {
@@ -120,12 +120,12 @@ impl Functional {
             let share = h.abs() * certificate.walk_scale(i as usize) / self.walk_scale;
             (target.rank(sign), share, target.place | sign)
         };
-        let mut entries: Vec<Entry> = self.entries.iter().map(entry).collect();
+        let mut entries: Vec<RowEntry> = self.entries.iter().map(entry).collect();
         // Stable: entries of equal rank stay in the order of their rows.
         entries.sort_by_key(|&(rank, ..)| rank);
         let mut error = 32.0 * f64::EPSILON;
         while !entries.is_empty() {
-            let mut write = |group: &mut [Entry]| {
+            let mut write = |group: &mut [RowEntry]| {
                 let sum: f64 = group.iter().map(|e| e.1).sum();
                 // If the sum underflows to 0, every entry keeps the smallest share.
                 group.iter_mut().for_each(|e| e.1 /= sum.max(f64::MIN_POSITIVE));
@@ -140,7 +140,7 @@ impl Functional {
                 at += units(group.len()) as u32;
                 (0, sum, place)
             };
-            let groups: Vec<Entry> = entries.chunks_mut(GROUP).map(&mut write).collect();
+            let groups: Vec<RowEntry> = entries.chunks_mut(GROUP).map(&mut write).collect();
             if let [(_, sum, place)] = groups[..] {
                 return Start { place, without_steps, error: error + (sum - 1.0).abs() };
             }

@@ -21,9 +21,9 @@ pub(crate) mod record_layout;
 pub(crate) mod records;
 pub(crate) mod targets;
 
-use self::functional::{Functional, Start};
+use self::functional::{ScaledFunctional, Start};
 use self::record_layout::{COLUMNS, HEAD, LONG, UNIT};
-use self::records::{Records, Target, Writing};
+use self::records::{Records, TargetRow, Writing};
 use super::convergence::certificate::Certificate;
 use super::splitting::{ROWS, Split};
 use crate::kernel::cpu::simd::dispatch;
@@ -65,12 +65,12 @@ impl Table {
         certificate: &Certificate,
         g: &[&[f64]],
         order_by: &[f64],
-        functionals: &[Functional],
+        functionals: &[ScaledFunctional],
     ) -> Result<Self> {
         assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
         let n = split.unknowns();
         // The data of a target are adjacent, because the targets of a row may be far apart.
-        let (mut place, mut targets) = join(|| HostArray::large(n), || HostArray::<Target>::large(n));
+        let (mut place, mut targets) = join(|| HostArray::large(n), || HostArray::<TargetRow>::large(n));
         // Places are relative to the block's first record. Returns the number of units of the
         // block.
         let blocks = place.par_chunks_mut(ROWS).enumerate().map(|(block, place)| {
@@ -107,7 +107,7 @@ impl Table {
             |(j, (target, place))| {
                 *place += begins[j / ROWS] as u32;
                 let key = certificate.on_walks(j, order_by[j]) * unit;
-                *target = Target { key: key as f32, place: *place };
+                *target = TargetRow { key: key as f32, place: *place };
             },
         );
         // Records of blocks of rows, as separate slices.

@@ -21,14 +21,14 @@ const WHOLE: f64 = 4_503_599_627_370_496.0;
 /// Data of a row that is needed to write entries that lead to this row.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(crate) struct Target {
+pub(crate) struct TargetRow {
     /// Value by which entries that lead to this row are sorted.
     pub(crate) key: f32,
     /// Position of the row's record, in units of 32 bytes.
     pub(crate) place: u32,
 }
 
-impl Target {
+impl TargetRow {
     /// Returns an integer that ascends with the key, or with −key if the entry's [`sign`] is set.
     ///
     /// Its lowest bits may be replaced by the number of the entry in its row.
@@ -52,7 +52,7 @@ pub(crate) struct Records<'a> {
     pub(crate) g: &'a [&'a [f64]],
     /// Factor by which the summands g are multiplied before they are stored.
     pub(crate) unit: f64,
-    pub(crate) targets: &'a [Target],
+    pub(crate) targets: &'a [TargetRow],
     pub(crate) rows: Range<usize>,
 }
 
@@ -107,7 +107,7 @@ impl Records<'_> {
     ///
     /// `own` is the scale of the row.
     #[inline(always)]
-    fn entry(&self, own: f64, j: u32, l: f64) -> (f64, Target, i32) {
+    fn entry(&self, own: f64, j: u32, l: f64) -> (f64, TargetRow, i32) {
         let target = self.targets[j as usize];
         let value = if self.certificate.scaled { l * self.certificate.scale(j as usize) / own } else { l };
         (value, target, target.rank(sign(l)))
@@ -115,7 +115,7 @@ impl Records<'_> {
 
     /// Writes a long row's record from its third word on; returns the error of [`write_shares`].
     #[inline(never)]
-    fn write_long(&self, i: usize, entries: &mut Vec<Entry>, words: &mut [u32]) -> f64 {
+    fn write_long(&self, i: usize, entries: &mut Vec<RowEntry>, words: &mut [u32]) -> f64 {
         let own = self.certificate.walk_scale(i);
         entries.clear();
         entries.extend(self.split.row(i).map(|(j, l)| {
@@ -129,12 +129,12 @@ impl Records<'_> {
 }
 
 /// Entry of a row: position in the order, absolute value, and the target with the sign as a bit.
-pub(crate) type Entry = (i32, f64, u32);
+pub(crate) type RowEntry = (i32, f64, u32);
 
 /// Writes the record of a long row i with s = Σ_j |l_ij| from its third word on.
 ///
 /// Returns the error Σ_j | |l_ij| − p_ij s | of the stored probabilities p_ij.
-pub(crate) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f64 {
+pub(crate) fn write_shares(entries: &[RowEntry], sum: f64, words: &mut [u32]) -> f64 {
     words[2..4].copy_from_slice(&pair(sum));
     let (d, of_sum) = (entries.len() as f64, ONE / sum);
     words[HEAD + 1] = d as u32;

@@ -1,7 +1,7 @@
 //! Components and functionals of a run, and their scales.
 
 use super::Table;
-use super::functional::Functional;
+use super::functional::ScaledFunctional;
 use crate::Result;
 use crate::util::quantity::times_power_of_two;
 use crate::walk::convergence::certificate::Certificate;
@@ -12,7 +12,7 @@ use crate::walk::solution::{Component, Quantity};
 pub(crate) struct Targets<'a> {
     certificate: &'a Certificate,
     pub(crate) components: &'a [u32],
-    pub(crate) functionals: Vec<Functional>,
+    pub(crate) functionals: Vec<ScaledFunctional>,
     first: u32,
     /// Requested half-width ε and truncation bound δ (`delta`); `None` for defaults.
     epsilon: Option<f64>,
@@ -25,7 +25,7 @@ impl<'a> Targets<'a> {
         options: &Options,
         certificate: &'a Certificate,
     ) -> Result<Self> {
-        let functionals = problem.functionals.iter().map(|h| Functional::new(h, certificate));
+        let functionals = problem.functionals.iter().map(|h| ScaledFunctional::new(h, certificate));
         Ok(Self {
             certificate,
             components: problem.components,
@@ -44,13 +44,13 @@ impl<'a> Targets<'a> {
     pub(crate) fn most(
         &self,
         component: impl Fn(u32) -> f64,
-        functional: impl Fn(&Functional) -> f64,
+        functional: impl Fn(&ScaledFunctional) -> f64,
     ) -> f64 {
         let components = self.components.iter().map(|&m| component(m));
         components.chain(self.functionals.iter().map(functional)).fold(0.0, f64::max)
     }
 
-    fn functional(&self, row: u32) -> Option<&Functional> {
+    fn functional(&self, row: u32) -> Option<&ScaledFunctional> {
         row.checked_sub(self.first).map(|k| &self.functionals[k as usize])
     }
 
@@ -71,15 +71,15 @@ impl<'a> Targets<'a> {
 
     /// Ratio of the error bound ε of a functional ⟨h, x⟩ to the ε of components.
     ///
-    /// It is for h / 2^exponent, the form in which [`Functional`] stores h.
-    pub(crate) fn epsilon_of(&self, h: &Functional) -> f64 {
+    /// It is for h / 2^exponent, the form in which [`ScaledFunctional`] stores h.
+    pub(crate) fn epsilon_of(&self, h: &ScaledFunctional) -> f64 {
         self.epsilon.map_or(h.norm.max(f64::MIN_POSITIVE), |_| h.unit())
     }
 
     /// Ratio of the truncation bound δ of a functional ⟨h, x⟩ to the δ of components.
     ///
-    /// It is for h / 2^exponent, the form in which [`Functional`] stores h.
-    pub(crate) fn delta_of(&self, h: &Functional) -> f64 {
+    /// It is for h / 2^exponent, the form in which [`ScaledFunctional`] stores h.
+    pub(crate) fn delta_of(&self, h: &ScaledFunctional) -> f64 {
         self.delta.map_or_else(|| self.epsilon_of(h), |_| h.unit())
     }
 

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{DeviceReport, RunReport, bytes, counted, grouped, seconds};
-use kolmo::tridiagonal::{Method, Residual, Solution, Span, Status};
+use kolmo::tridiagonal::{Method, Residual, RowSpan, Solution, Status};
 
 pub(crate) struct TridiagonalReport<'a> {
     pub(crate) name: &'a str,
     /// Size of the systems, and the rows of this rank.
-    pub(crate) span: Span,
+    pub(crate) span: RowSpan,
     /// Number of right-hand sides.
     pub(crate) rhs: usize,
     /// Requested relative residual.

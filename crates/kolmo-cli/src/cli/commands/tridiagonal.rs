@@ -10,10 +10,11 @@ use crate::cli::prelude::*;
 use crate::report::tridiagonal::TridiagonalReport;
 use kolmo::internals::largest;
 use kolmo::io::tridiagonal::{
-    AnyFile, BandedFile, Form, Order, SystemFile, read_any, read_array, right_hand_sides, side_by_side, write,
+    AnyFile, BandedFile, Order, SystemFile, UnknownsLayout, read_any, read_array, right_hand_sides,
+    side_by_side, write,
 };
 use kolmo::tridiagonal::{
-    BandedSystem, Options, Pivot, Refine, Rows, Solution, Span, System, solve_banded, solve_rows,
+    BandedSystem, Options, Pivot, Refine, RowSpan, Rows, Solution, System, solve_banded, solve_rows,
 };
 use kolmo::{Invalid, models};
 
@@ -119,10 +120,10 @@ enum GivenSystem {
 }
 
 impl GivenSystem {
-    fn span(&self) -> Span {
+    fn span(&self) -> RowSpan {
         match self {
             Self::Tridiagonal(rows) => rows.span,
-            Self::Banded(system) => Span::whole(system.n(), system.batch(), false),
+            Self::Banded(system) => RowSpan::whole(system.n(), system.batch(), false),
         }
     }
 
@@ -177,8 +178,8 @@ fn load(args: &TridiagonalArgs, ranks: Ranks) -> Result<Loaded> {
     if ranks.is_distributed() && models::banded(&args.system, args.seed).is_some() {
         return Err(one_process(&args.system, ranks));
     }
-    let share = |n, batch| Span::share(n, batch, cyclic, ranks);
-    let own = |b: Vec<Vec<f64>>, span: &Span| b.iter().map(|b| b[span.range()].to_vec()).collect();
+    let share = |n, batch| RowSpan::share(n, batch, cyclic, ranks);
+    let own = |b: Vec<Vec<f64>>, span: &RowSpan| b.iter().map(|b| b[span.range()].to_vec()).collect();
     if ranks.is_distributed()
         && let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true)
     {
@@ -284,8 +285,8 @@ fn write_unknowns(
     args: &TridiagonalArgs,
     output: Option<OutputFile>,
     format: &str,
-    form: &Form<'_>,
-    span: &Span,
+    form: &UnknownsLayout<'_>,
+    span: &RowSpan,
     x: &[Vec<f64>],
 ) -> Result<()> {
     let ranks = span.ranks;
@@ -353,7 +354,7 @@ pub(crate) fn run(args: &TridiagonalArgs, ranks: Ranks) -> Result<Status> {
     drop(progress);
     let solved = at.elapsed().as_secs_f64();
     ranks.all_ok(interrupt::check())?;
-    let form = Form { n: span.n, batch: span.batch, rhs, shape: &shape, order };
+    let form = UnknownsLayout { n: span.n, batch: span.batch, rhs, shape: &shape, order };
     write_unknowns(args, output, &format, &form, &span, &solution.x)?;
     let run = TridiagonalReport {
         name: &name,
@@ -370,7 +371,7 @@ pub(crate) fn run(args: &TridiagonalArgs, ranks: Ranks) -> Result<Status> {
 }
 
 /// Writes this rank's unknowns at their place in the shared file.
-fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> Result<()> {
+fn share(mut file: SharedFile, form: &UnknownsLayout<'_>, span: &RowSpan, x: &[Vec<f64>]) -> Result<()> {
     let written = match (x, form.order) {
         ([x], _) => file.write(span.first, x),
         (x, Order::Shared) => {
@@ -383,7 +384,7 @@ fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> 
 }
 
 /// Prints the ten largest unknowns, for a terminal.
-fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
+fn glance(span: &RowSpan, x: &[Vec<f64>]) -> Result<()> {
     const GLANCE: usize = 10;
     // Right-hand side, row and value.
     type Unknown = [f64; 3];

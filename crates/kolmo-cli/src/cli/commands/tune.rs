@@ -8,7 +8,7 @@ use crate::cli::planning::lanes::LaneSets;
 use crate::cli::prelude::*;
 use crate::report::{DeviceReport, TableColumn, devices};
 use kolmo::bench::{bandwidth, lane_times, largest_system};
-use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
+use kolmo::settings::{self, Key, SCHEMA, StoredTuning, Tuned};
 use kolmo::tridiagonal::lane_count::choice::{self, Regret};
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::{BEST_GAIN, FEWEST_SIZES, LANE_COUNTS, SizeTimes, sizes};
@@ -99,7 +99,7 @@ fn tune(
     drop(machine);
     let key = Key::new(&device, precision);
     settings::replaceable(folder, &key)?;
-    if let Found::Unusable(why) = settings::load(folder, &key)
+    if let StoredTuning::Unusable(why) = settings::load(folder, &key)
         && !args.common.quiet
     {
         say(format_args!("repeating unusable measurements: {why}"));

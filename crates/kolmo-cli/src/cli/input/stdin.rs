@@ -4,7 +4,7 @@ use std::io::Read;
 
 use crate::cli::prelude::*;
 use kolmo::io::read_chain;
-use kolmo::io::text::Bounded;
+use kolmo::io::text::CheckedReader;
 use kolmo::transient::Chain;
 
 /// Name of the model in messages.
@@ -14,7 +14,7 @@ const NAME: &str = "stdin";
 pub(crate) fn read(labels: Option<&Path>, discrete: bool) -> Result<Chain> {
     let failed = |source| Error::Io { path: NAME.into(), source };
     let mut bytes = Vec::new();
-    Bounded::new(std::io::stdin().lock()).read_to_end(&mut bytes).map_err(failed)?;
+    CheckedReader::new(std::io::stdin().lock()).read_to_end(&mut bytes).map_err(failed)?;
     let folder = tempfile::tempdir().map_err(failed)?;
     // Readers take files, and some read them twice.
     let path = folder.path().join(NAME).with_extension(extension(&bytes));

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use crate::cli::prelude::*;
 use kolmo::lane::Device;
-use kolmo::settings::{self, Found, Key, Tuned};
+use kolmo::settings::{self, Key, StoredTuning, Tuned};
 use kolmo::transient::estimate;
 
 /// Loads the stored measurements of a device; warns about a damaged file and unknown keys.
 pub(crate) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<Box<Tuned>> {
     let folder = settings::folder()?;
     match settings::load(&folder, &Key::new(device, precision)) {
-        Found::Tuned(tuned) => {
+        StoredTuning::Tuned(tuned) => {
             if !tuned.unknown.is_empty() && !quiet {
                 let (path, keys) = (settings::path(&folder, &tuned.key), tuned.unknown.join(", "));
                 say(format_args!(
@@ -22,8 +22,8 @@ pub(crate) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<B
             }
             Some(tuned)
         }
-        Found::Absent => None,
-        Found::Unusable(why) => {
+        StoredTuning::Absent => None,
+        StoredTuning::Unusable(why) => {
             let spec = &device.spec;
             if !quiet {
                 say(format_args!("warning: not used: {why}; `kolmo tune --device {spec}` renews it"));

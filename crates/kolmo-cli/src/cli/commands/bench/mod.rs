@@ -136,7 +136,7 @@ fn table(
 /// Describes the cost of the exchange between lanes, one line for each chain.
 fn exchanges(records: &[Record]) -> String {
     let line = |r: &Record| {
-        let bench::Together { alone, communication_share, halo_depth } = r.together.as_ref()?;
+        let bench::ExchangeMeasurement { alone, communication_share, halo_depth } = r.together.as_ref()?;
         let (case, percent, alone) = (&r.case, 100.0 * communication_share, seconds(*alone));
         Some(format!(
             "{case}: {alone} a step without exchange, which costs {percent:.1} %; an exchange every {halo_depth} steps\n"
