@@ -334,7 +334,8 @@ impl Questions {
     /// Plans all properties of one chain.
     ///
     /// Values from every state, for nested operators and filters, are computed immediately. Fails
-    /// if no property can be answered. Otherwise the [`PropertyAnswer`] of a property has its error.
+    /// if no property can be answered. Otherwise the error of a property is in its
+    /// [`PropertyAnswer`].
     pub fn plan(&self, source: ChainRef<'_>, case: &Case, watch: &mut dyn Progress) -> Result<Asked> {
         let instance = match source {
             ChainRef::Explored(space) => Some(space.instance()),

@@ -379,8 +379,8 @@ impl UniformizationRun {
     }
 }
 
-/// Adds the times at which a truncated chain is checked, and the ends of phases; returns the indices
-/// of the ends.
+/// Adds times at which a truncated chain is checked, and ends of phases; returns the indices of
+/// the ends.
 fn further_times(phases: &[RunStage<'_>], truncated: bool, times: &mut Vec<f64>) -> Vec<usize> {
     let last = times.iter().copied().fold(0.0, f64::max);
     if truncated {

@@ -44,7 +44,7 @@ const PLAIN_SHARE: f64 = 0.5;
 const ROUGH: f64 = 1e-3;
 
 /// Limit distribution of a chain.
-pub(super) struct LimitDistribution {
+pub(super) struct ChainLimit {
     pub(super) values: Vec<f64>,
     /// Bound of the l1 error.
     pub(super) bound: f64,
@@ -58,7 +58,7 @@ pub(super) fn limit(
     initial: &[f64],
     epsilon: f64,
     observer: &mut dyn Progress,
-) -> Result<Option<LimitDistribution>> {
+) -> Result<Option<ChainLimit>> {
     let n = transitions.states();
     if n > 1 && is_one_class(transitions) {
         let states = near_order(transitions, (0..n as u32).collect());
@@ -69,7 +69,7 @@ pub(super) fn limit(
         return Ok(found.map(|class| {
             let mut values = vec![0.0; n];
             class.states().iter().zip(&class.values).for_each(|(&s, x)| values[s as usize] = share * x);
-            LimitDistribution { values, bound: share * class.bound + 8.0 * UNIT, steps: class.solver.steps }
+            ChainLimit { values, bound: share * class.bound + 8.0 * UNIT, steps: class.solver.steps }
         }));
     }
     let classes = ClosedClasses::new(transitions, initial, initial);
@@ -80,7 +80,7 @@ pub(super) fn limit(
         members[class[state].unwrap_or(count)].push(state as u32);
     }
     let passing = members.pop().unwrap_or_default();
-    let mut found = LimitDistribution { values: vec![0.0; n], bound: 8.0 * UNIT, steps: 0 };
+    let mut found = ChainLimit { values: vec![0.0; n], bound: 8.0 * UNIT, steps: 0 };
     let mut shares = vec![CompensatedSum::default(); count];
     for (own, share) in members.iter().zip(&mut shares) {
         own.iter().for_each(|&state| share.add(initial[state as usize]));

@@ -119,7 +119,7 @@ impl LimitProblem<'_> {
         }
         if best.bound > epsilon {
             let found = multilevel::limit(transitions, initial, epsilon, session)?;
-            best = best.or(found.map(|multilevel::Limit { values, bound, steps }| LimitDistribution {
+            best = best.or(found.map(|multilevel::ChainLimit { values, bound, steps }| LimitDistribution {
                 values,
                 bound,
                 terms: steps,
