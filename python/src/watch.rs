@@ -18,8 +18,8 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Cancellation flag.
 ///
-/// Work that cannot return an error is unwound with a private payload. The caller has an exception
-/// to raise instead.
+/// Work that cannot return an error is unwound with a private payload. The caller catches it and
+/// raises its own exception.
 #[derive(Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 

@@ -179,7 +179,7 @@ pub struct ResidentTimes {
     pub extra_memory: f64,
 }
 
-/// Measures `system` on a machine with one lane, without any copy, `repeat` times.
+/// Times solves of `system` with all data in the memory of one lane, `repeat` times.
 /// Fails if the lane cannot hold all rows at once.
 pub fn resident_times(machine: &Machine, system: &System, repeat: usize) -> Result<ResidentTimes> {
     machine.expect_floating(SYSTEMS)?;

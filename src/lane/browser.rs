@@ -25,7 +25,7 @@ mod page {
         /// Returns the largest binding (0), buffer (1) or grid dimension (2), or 1 for software
         /// (3).
         pub(super) fn limit(which: u32) -> f64;
-        /// Returns a zeroed buffer, or 0 if memory does not suffice; waits.
+        /// Waits for a zeroed buffer; returns its number, or 0 if memory does not suffice.
         pub(super) fn create_buffer(bytes: f64) -> u32;
         pub(super) fn destroy_buffer(buffer: u32);
         pub(super) fn write(buffer: u32, at: f64, from: *const u8, bytes: usize);

@@ -59,7 +59,7 @@ impl DueTime {
 }
 
 impl<'a, T: Number> Context<'a, T> {
-    /// Builds the chain on its lanes, and copies the matrix there, unless `parts` are given.
+    /// Prepares a run: builds the matrix on the lanes, unless `parts` has it there already.
     #[expect(clippy::too_many_arguments, reason = "the data of a run, from several passes")]
     pub(super) fn build(
         machine: &'a Machine,

@@ -141,7 +141,7 @@ pub enum Expanded {
     Krylov,
 }
 
-/// Work and norms of the Chebyshev or Krylov method.
+/// Number of products of the Chebyshev or Krylov method, and norms of its vectors.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Expansion {
@@ -251,15 +251,15 @@ pub enum LaneExchange {
 /// Seconds of each phase.
 #[derive(Debug, Clone, Copy, Default, serde::Serialize)]
 pub struct Seconds {
-    /// Reading the model.
+    /// Seconds for reading the model.
     pub load: f64,
-    /// Scanning the rows and building the matrix.
+    /// Seconds for scanning the rows and building the matrix.
     pub build: f64,
-    /// Copying to the device.
+    /// Seconds of copies to the device.
     pub upload: f64,
-    /// Computing matrix–vector products.
+    /// Seconds of matrix–vector products.
     pub solve: f64,
-    /// Copying to the host and passing results to the observer.
+    /// Seconds of copies to the host, and of passing results to the observer.
     pub download: f64,
     /// Total seconds of the run.
     pub total: f64,

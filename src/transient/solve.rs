@@ -269,7 +269,7 @@ impl<T: Number> Scanned<'_, T> {
         Ok(solution)
     }
 
-    /// Returns the solution before the first step, without times.
+    /// Returns a solution that has no results for the requested times yet.
     fn solution(&self) -> Solution {
         Solution {
             probabilities: Vec::new(),

@@ -157,9 +157,9 @@ impl Jacobi {
 pub struct Solution {
     /// Met if every half-width is at most ε.
     pub status: Status,
-    /// Components in the requested order, per right-hand side.
+    /// Components in the requested order, one right-hand side after the other.
     pub components: Vec<Component>,
-    /// Functionals in the requested order, per right-hand side.
+    /// Functionals in the requested order, one right-hand side after the other.
     pub functionals: Vec<Component>,
     /// Estimates of all components and functionals after each round of chains, round by round.
     pub rounds: Vec<Component>,

@@ -43,15 +43,17 @@ struct PartStatistics {
 }
 
 /// Exponent p: the largest rate grows too fast if it exceeds (number of states)^p.
+///
+/// The truncation error then has to fall by a hundredth with each enlargement of the explored part.
 const STEEP: f64 = 2.5;
 
-/// Numbers of enlargements of the explored part over which the truncation error has to fall.
+/// Number of enlargements that have to halve the truncation error if the chain may explode.
 ///
-/// Over [`FEW_PARTS`] it has to fall by half if the largest rate grows more than twice as fast as
-/// the number of states. This happens if infinitely many states are passed in finite time. Over
-/// [`MANY_PARTS`] it always has to fall by a tenth. Over a single one it has to fall by a hundredth
-/// if the rate grows with the order [`STEEP`], from part to part and within them.
+/// A chain may explode, which is pass infinitely many states in finite time, if its largest rate
+/// grows more than twice as fast as the number of states.
 const FEW_PARTS: usize = 4;
+
+/// Number of enlargements that have to reduce the truncation error by a tenth in any chain.
 const MANY_PARTS: usize = 32;
 
 /// Truncation error above which twice as many enlargements are allowed: likely states are missing.

@@ -273,10 +273,13 @@ pub(crate) enum Modality {
     NotUntil,
     /// `S=? [ a ]`.
     SteadyState,
-    /// Rewards: `C<=t`, `C`, `I=t`, `F a` and `S`.
+    /// Reward accumulated up to a time, `C<=t`, or for ever, `C`.
     Cumulative,
+    /// Reward rate at a time, `I=t`.
     Instantaneous,
+    /// Reward accumulated until a state is reached, `F a`.
     Reach,
+    /// Reward rate in the long run, `S`.
     LongRun,
     /// `T=? [ F a ]`.
     Time,

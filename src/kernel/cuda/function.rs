@@ -154,7 +154,7 @@ impl<'a> FunctionWriter<'a> {
     }
 }
 
-/// Returns C++ text for an argument of the entry point; groups have one dimension.
+/// Returns C++ text for a built-in argument of the entry point, for groups of one dimension.
 fn built_in(binding: Option<&Binding>) -> Written {
     let text = match binding {
         Some(Binding::BuiltIn(BuiltIn::WorkGroupId)) => "Vec<u32, 3>{{blockIdx.x, blockIdx.y, blockIdx.z}}",

@@ -48,7 +48,7 @@ impl Streams {
         lock(&self.unused).bytes
     }
 
-    /// Returns a block of `bytes`, which work in `main` may use.
+    /// Returns a block of `bytes` bytes that later work in the stream `main` may use.
     fn block(&self, bytes: usize) -> DriverResult<CUdeviceptr> {
         let mut unused = lock(&self.unused);
         if let Some(at) = unused.blocks.iter().rposition(|block| block.0 == bytes) {

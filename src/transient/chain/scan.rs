@@ -256,7 +256,7 @@ pub(crate) fn statistics_of_scan<T: Number>(
     })
 }
 
-/// Results of a scan of all transitions.
+/// Extreme rates and exit rates found by a scan of all transitions.
 #[derive(Clone, Copy)]
 pub(crate) struct Scan {
     /// Largest exit rate as stored; `exact` is the largest unrounded one.

@@ -20,7 +20,7 @@ pub struct MatrixStatistics<T> {
     pub lengths: Vec<u32>,
     /// Stored exit rate of each row in `rows`, multiplied by `scale`.
     pub exit: Vec<T>,
-    /// Non-absorbing states in `rows`.
+    /// Set of the non-absorbing states in `rows`.
     pub non_absorbing: NonAbsorbing,
     /// Rows of every lane of all ranks; empty for a single rank, which cuts them by row lengths.
     pub shares: Vec<Range<usize>>,

@@ -59,7 +59,7 @@ pub(crate) struct UniformizationState {
 /// Progress of a planned time in a uniformization run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TimeProgress {
-    /// Index among the requested times.
+    /// Index of this time among the requested times.
     pub(crate) index: usize,
     /// Error bound of early termination; 0 without one.
     pub(crate) steady_state: f64,

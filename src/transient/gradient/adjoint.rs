@@ -356,7 +356,7 @@ impl AdjointErrors {
     }
 }
 
-/// Run from the last term of all windows to the first iterate.
+/// Backward recursion of the adjoint vectors, from the last Poisson term to the first.
 struct AdjointRun<'a> {
     structure: RateStructure,
     functionals: &'a [Functional<'a>],

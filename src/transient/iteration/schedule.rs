@@ -34,7 +34,7 @@ pub(crate) struct PlannedTime {
     pub(crate) progress: TimeProgress,
 }
 
-/// Error budget at a time: the remaining part of ε.
+/// Part of the error tolerance ε that remains at a requested time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ErrorBudget {
     /// ε minus all error terms except early termination and rounding of the steps.

@@ -317,7 +317,7 @@ impl Stack {
         }
     }
 
-    /// Copies the vectors of new legs into their columns.
+    /// Copies the vectors of runs with new steps into their columns of the interleaved vectors.
     fn pack(&mut self) {
         let Vectors { width, sums, now, ref mut x, ref mut sum, ref mut values, .. } = self.vectors;
         for slot in self.slots.iter_mut().flatten().filter(|slot| slot.waits && !slot.inside) {

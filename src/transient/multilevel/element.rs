@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Zeroable;
 
-/// Components of an element: one for each equation.
+/// Element of a vector: one number for each of the equations that are solved together.
 pub(super) trait Element:
     Copy
     + Zeroable

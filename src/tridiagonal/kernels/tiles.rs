@@ -453,8 +453,8 @@ fn tridiagonal_solve<T: Number>(
 /// Returns the joined block, and the combined `flags` of the blocks: [`NOT_DOMINANT`], and the
 /// number of negligible pivots. Determinants of joins up to `small` count as negligible pivots.
 ///
-/// Each block in `units` is replaced by the block that gives the two unknowns at its right end, if
-/// the tree joins it to a block on its right.
+/// A block of `units` that is the left part of a join is replaced by the equations of the two
+/// unknowns at the boundary of that join, for back substitution.
 fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) -> (ReducedBlock<T>, u32) {
     let count = flags.len();
     let mut tree: Vec<ReducedBlock<T>> = units.chunks_exact(6).map(ReducedBlock::of).collect();

@@ -56,7 +56,7 @@ pub(crate) struct Records<'a> {
     pub(crate) rows: Range<usize>,
 }
 
-/// Writes [`Records`] into the table.
+/// Writer of [`Records`] into the table.
 pub(crate) struct Writing<'a> {
     pub(crate) of: Records<'a>,
     pub(crate) words: &'a mut [u32],

@@ -32,7 +32,9 @@ pub(super) enum Cells {
     Parts(Vec<OffsetTable>, u64),
 }
 
-/// Table of some variables of a module: cell offset of each combination, and reachable ones.
+/// Table over the combinations of values of some variables of a module.
+///
+/// It has the offset of each combination in the dense index, and lists those that are reachable.
 pub(super) struct OffsetTable {
     word: usize,
     shift: u32,

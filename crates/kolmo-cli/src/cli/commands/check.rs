@@ -130,7 +130,7 @@ struct CheckRun<'a> {
     machine: &'a Machine,
     /// Answers, each with the index of its case.
     rows: Vec<(usize, PropertyAnswer)>,
-    /// Index of the case, the case, and the number of states of each chain.
+    /// Each chain: index of its case, the case (values of constants), and number of states.
     chains: Vec<(usize, Case, usize)>,
     /// Number of chains whose states were explored.
     explorations: usize,
