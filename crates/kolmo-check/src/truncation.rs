@@ -49,8 +49,8 @@ const STEEP: f64 = 2.5;
 
 /// Number of enlargements that have to halve the truncation error if the chain may explode.
 ///
-/// A chain may explode, which is pass infinitely many states in finite time, if its largest rate
-/// grows more than twice as fast as the number of states.
+/// A chain may explode (pass infinitely many states in finite time) if its largest rate grows more
+/// than twice as fast as the number of states.
 const FEW_PARTS: usize = 4;
 
 /// Number of enlargements that have to reduce the truncation error by a tenth in any chain.

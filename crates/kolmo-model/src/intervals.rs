@@ -194,7 +194,7 @@ fn corners(a: Interval, b: Interval, f: impl Fn(f64, f64) -> Interval) -> Interv
     (low, all.iter().fold(f64::NEG_INFINITY, |high, value| high.max(value.1)))
 }
 
-/// Interval around a rounded value, from its rounding error. Infinite operands are exact.
+/// Interval around the rounded result of an operation. It is exact if an operand is infinite.
 fn outwards(value: f64, error: f64, (a, b): (f64, f64)) -> Interval {
     let exact = error == 0.0 && (value == 0.0 || value.abs() > 1e-280);
     if exact || a.is_infinite() || b.is_infinite() {

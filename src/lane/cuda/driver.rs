@@ -42,7 +42,7 @@ pub(crate) unsafe fn prepare(queues: Option<u32>) {
     }
 }
 
-/// Returns the versions of the kernel module, if the system reports it, and of CUDA.
+/// Returns the versions of NVIDIA's driver in the operating system, if reported, and of CUDA.
 pub(super) fn version() -> String {
     let mut version = 0;
     // SAFETY: the call writes one number.

@@ -47,7 +47,7 @@ pub struct Backward {
     rounding: f64,
 }
 
-/// The chain with the rates of P, in the unit of time 1/α.
+/// Transitions of the chain in the unit of time 1/α: its rates are the entries of P.
 impl Transitions for Backward {
     fn states(&self) -> usize {
         self.moves.rows()

@@ -175,7 +175,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         }
     }
 
-    /// Starts from numbers as a checkpoint stores them, see [`Self::snapshot`].
+    /// Sets the iterate to `initial`, numbers in the form that [`Self::snapshot`] returns.
     fn place(&mut self, initial: &[f64], state: Option<usize>) -> Result<()> {
         (self.k, self.now) = (0, 0);
         for part in &self.parts.parts {

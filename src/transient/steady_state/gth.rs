@@ -142,7 +142,7 @@ struct Eliminated {
     stride: usize,
     /// Rates of each row within its band.
     values: Vec<f64>,
-    /// Rate from each state out of the set, at the time of its elimination.
+    /// For each state, its rate out of the set when the state was eliminated.
     end: Vec<f64>,
     /// S_k: the sum of the rates from state k to the remaining states and to the exit.
     sums: Vec<f64>,

@@ -138,7 +138,7 @@ impl Table {
 }
 
 /// Returns a power of 2 above max_i |g_i| / v_i if walks run on the scaled system, else above
-/// max_i |g_i|; 1 if that is 0.
+/// max_i |g_i|; 1 if that is 0. Its exponent is limited to −1000 … 1000.
 fn power_above(certificate: &Certificate, g: &[&[f64]]) -> f64 {
     let norm = |g: &&[f64]| {
         g.par_iter().enumerate().map(|(i, g)| certificate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
